@@ -1,0 +1,3 @@
+//! The disk: RocksDB behind a small synchronous face.
+
+pub mod fault;

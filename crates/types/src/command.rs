@@ -1,0 +1,74 @@
+//! Every change the cluster can agree on.
+
+use crate::{Key, KeyRange, LeaseId, MemberId, Revision, Txn};
+use bytes::Bytes;
+
+/// Names one proposal, so that the member that took it from a client recognises it when it comes
+/// back through the log, whoever led meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// A command on its way through the log, with what its proposer decided on its behalf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    pub id: RequestId,
+    /// The proposer's clock, in milliseconds since the Unix epoch. Apply never lets time go back.
+    pub stamp_ms: u64,
+    pub command: Command,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    Put(Put),
+    DeleteRange(DeleteRange),
+    Txn(Txn),
+    Compact(Compact),
+    /// A member tells the others under which name it runs and where clients reach it.
+    PublishMember(MemberAttributes),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    pub key: Key,
+    pub value: NewValue,
+    pub lease: NewLease,
+    /// Answer with the key-value that was replaced.
+    pub want_previous: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewValue {
+    Set(Bytes),
+    /// The key must exist; its value stays.
+    KeepCurrent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewLease {
+    /// Attach to this lease, or detach from any.
+    Set(Option<LeaseId>),
+    /// The key must exist; its lease stays.
+    KeepCurrent,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeleteRange {
+    pub keys: KeyRange,
+    /// Answer with the key-values that were deleted.
+    pub want_previous: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compact {
+    pub revision: Revision,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberAttributes {
+    pub member: MemberId,
+    pub name: String,
+    pub client_urls: Vec<String>,
+    /// A random number made with the data directory. The first one published for a member is
+    /// pinned; another one is a different disk under the same name.
+    pub incarnation: u64,
+}
