@@ -1,0 +1,180 @@
+//! The rules of [`Config`] as rows: flags in, the refusal or what was understood out.
+
+use super::*;
+
+fn raw(change: impl FnOnce(&mut RawFlags)) -> RawFlags {
+    let mut raw = RawFlags::default();
+    change(&mut raw);
+    raw
+}
+
+fn accept(change: impl FnOnce(&mut RawFlags)) -> Config {
+    Config::from_flags(raw(change)).expect("these flags are good")
+}
+
+fn check_refused(expected: &str, change: impl FnOnce(&mut RawFlags)) {
+    let config = Config::from_flags(raw(change));
+    let refusal = config.and_then(|config| config.verify_bootstrap()).expect_err("must be refused");
+    assert_eq!(refusal.to_string(), expected);
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+#[test]
+fn without_flags_a_member_is_a_cluster_of_one_as_etcd_starts_it() {
+    let config = accept(|_| {});
+    assert_eq!(config.verify_bootstrap(), Ok(()));
+    assert_eq!(config.data_dir, PathBuf::from("default.etcd"));
+    assert_eq!(config.initial_cluster_text(), "default=http://localhost:2380");
+    assert_eq!(config.listen_client_urls[0].to_string(), "http://localhost:2379");
+    assert_eq!(config.advertise_client_urls[0].to_string(), "http://localhost:2379");
+    assert_eq!(config.quota_backend_bytes, Some(2 << 30));
+    assert_eq!((config.max_txn_ops, config.max_request_bytes), (128, 1_572_864));
+    assert_eq!(config.max_concurrent_streams, None);
+    assert!(config.listen_metrics_urls.is_empty());
+}
+
+#[test]
+fn a_name_alone_moves_the_data_directory_and_the_cluster_of_one() {
+    let config = accept(|raw| raw.name = "abc".to_owned());
+    assert_eq!(config.data_dir, PathBuf::from("abc.etcd"));
+    assert_eq!(config.initial_cluster_text(), "abc=http://localhost:2380");
+}
+
+#[test]
+fn an_election_lasts_at_least_five_heartbeats_and_less_than_fifty_seconds() {
+    check_refused(
+        "--election-timeout[1000ms] should be at least as 5 times as --heartbeat-interval[300ms]",
+        |raw| raw.heartbeat_interval_ms = 300,
+    );
+    check_refused("--election-timeout[60000ms] is too long, and should be set less than 50000ms", |raw| {
+        raw.election_timeout_ms = 60_000;
+    });
+    check_refused("--election-timeout must be >0 (set to 0ms)", |raw| raw.election_timeout_ms = 0);
+    check_refused("--heartbeat-interval must be >0 (set to 0ms)", |raw| raw.heartbeat_interval_ms = 0);
+    accept(|raw| raw.heartbeat_interval_ms = 200);
+    accept(|raw| raw.election_timeout_ms = 50_000);
+}
+
+#[test]
+fn a_listener_needs_an_advertised_address_beside_it() {
+    check_refused("--advertise-client-urls is required when --listen-client-urls is set explicitly", |raw| {
+        raw.listen_client_urls = some("http://127.0.0.1:42379")
+    });
+}
+
+#[test]
+fn a_listener_binds_an_address_and_not_a_name() {
+    check_refused("expected IP in URL for binding (http://foo.bar:42379)", |raw| {
+        raw.listen_client_urls = some("http://foo.bar:42379");
+        raw.advertise_client_urls = some("http://foo.bar:42379");
+    });
+    check_refused("expected IP in URL for binding (http://foo:1)", |raw| {
+        raw.listen_peer_urls = some("http://foo:1");
+    });
+    accept(|raw| raw.listen_peer_urls = some("http://[::]:2380,http://localhost:2381"));
+}
+
+#[test]
+fn a_listener_is_named_once() {
+    check_refused("--listen-peer-urls has duplicate url http://127.0.0.1:1", |raw| {
+        raw.listen_peer_urls = some("http://127.0.0.1:1,http://127.0.0.1:1");
+    });
+}
+
+#[test]
+fn tls_is_refused_with_the_flag_named() {
+    check_refused(
+        "invalid value for --listen-peer-urls: \
+         TLS is not supported in this version: https://127.0.0.1:2380 (use http://)",
+        |raw| raw.listen_peer_urls = some("https://127.0.0.1:2380"),
+    );
+    check_refused(
+        "error setting up initial cluster: \
+         TLS is not supported in this version: https://h:2380 (use http://)",
+        |raw| raw.initial_cluster = some("default=https://h:2380"),
+    );
+}
+
+#[test]
+fn a_member_finds_its_name_in_its_initial_cluster() {
+    check_refused("couldn't find local name \"a\" in the initial cluster configuration", |raw| {
+        raw.name = "a".to_owned();
+        raw.initial_cluster = some("b=http://localhost:42380");
+    });
+    check_refused("couldn't find local name \"default\" in the initial cluster configuration", |raw| {
+        raw.initial_cluster = some("");
+    });
+}
+
+#[test]
+fn no_address_belongs_to_two_members() {
+    check_refused(
+        "initial cluster a=http://localhost:2380,b=http://localhost:2380 has duplicate url",
+        |raw| {
+            raw.name = "a".to_owned();
+            raw.initial_cluster = some("b=http://localhost:2380,a=http://localhost:2380");
+        },
+    );
+}
+
+#[test]
+fn advertised_and_listed_addresses_are_the_same_set() {
+    check_refused(
+        "--initial-cluster has a=http://localhost:1 but missing from \
+         --initial-advertise-peer-urls=http://localhost:2",
+        |raw| {
+            raw.name = "a".to_owned();
+            raw.initial_cluster = some("a=http://localhost:1");
+            raw.initial_advertise_peer_urls = some("http://localhost:2");
+        },
+    );
+    check_refused(
+        "--initial-advertise-peer-urls has http://localhost:2 but missing from \
+         --initial-cluster=a=http://localhost:1",
+        |raw| {
+            raw.name = "a".to_owned();
+            raw.initial_cluster = some("a=http://localhost:1");
+            raw.initial_advertise_peer_urls = some("http://localhost:1,http://localhost:2");
+        },
+    );
+    let config = accept(|raw| raw.initial_cluster = some("default=http://127.0.0.1:2380"));
+    assert_eq!(config.verify_bootstrap(), Ok(()), "localhost is 127.0.0.1");
+}
+
+#[test]
+fn a_restarted_member_may_carry_a_stale_initial_cluster() {
+    let config = accept(|raw| raw.initial_cluster = some("gone=http://h:1"));
+    assert!(config.verify_bootstrap().is_err(), "only bootstrapping looks at it");
+}
+
+#[test]
+fn a_malformed_initial_cluster_is_always_refused() {
+    check_refused(
+        "error setting up initial cluster: URL scheme must be http, https, unix, or unixs: ",
+        |raw| raw.initial_cluster = some("a"),
+    );
+}
+
+#[test]
+fn the_cluster_is_new_or_existing_and_nothing_else() {
+    check_refused("invalid value \"foo\" for --initial-cluster-state: expected 'new' or 'existing'", |raw| {
+        raw.initial_cluster_state = "foo".to_owned()
+    });
+    let config = accept(|raw| raw.initial_cluster_state = "existing".to_owned());
+    assert_eq!(config.initial_cluster_state, InitialClusterState::Existing);
+}
+
+#[test]
+fn a_quota_of_zero_is_the_default_and_a_negative_one_is_none() {
+    assert_eq!(accept(|raw| raw.quota_backend_bytes = -1).quota_backend_bytes, None);
+    assert_eq!(accept(|raw| raw.quota_backend_bytes = 7).quota_backend_bytes, Some(7));
+}
+
+#[test]
+fn a_size_of_zero_is_refused_by_its_flag() {
+    check_refused("--max-txn-ops must be >0 (set to 0)", |raw| raw.max_txn_ops = 0);
+    check_refused("--meerkat-flush-log-bytes must be >0 (set to 0)", |raw| raw.tuning.flush_log_bytes = 0);
+}
