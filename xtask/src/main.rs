@@ -1,1 +1,70 @@
-fn main() {}
+//! The project's own tasks: `cargo xtask check | fix | tidy | test | ci`.
+//!
+//! `check`, `tidy`, `test` and `ci` never change a tracked file; `fix` is the one that writes. Each
+//! exits non-zero when what it looks at is not as it should be. Nothing of the product may depend
+//! on this crate.
+
+mod metadata;
+mod process;
+mod source;
+mod suite;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use process::{cargo, run};
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  check            format, clippy, tidy and the unit tests: before every push
+  fix              format, and what clippy can mend by itself: the one task that writes
+  tidy             the rules of the house that no compiler knows
+  test [--long] [NAME…]
+                   build, then run the test suites in order, each with its time and its budget
+  ci               exactly what CI runs
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match arguments.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("", &[][..]),
+    };
+    let root = metadata::workspace_root();
+    let done = match task {
+        "check" => check(&root),
+        "fix" => fix(&root),
+        "tidy" => tidy::tidy(&root),
+        "test" => suite::test(&root, rest),
+        "ci" => run("ci", process::bash(&root, ".ci/run", rest)),
+        _ => Err(USAGE.to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The gate before a push. The unit tests are those inside the crates; what starts processes is
+/// left to `test`.
+fn check(root: &Path) -> Result<(), String> {
+    run("format", cargo(root, &["fmt", "--all", "--check"]))?;
+    run(
+        "clippy",
+        cargo(root, &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    )?;
+    tidy::tidy(root)?;
+    run("unit tests", cargo(root, &["test", "--release", "--workspace", "--lib", "--bins"]))
+}
+
+fn fix(root: &Path) -> Result<(), String> {
+    let clippy =
+        ["clippy", "--release", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--allow-staged"];
+    run("clippy", cargo(root, &clippy))?;
+    run("format", cargo(root, &["fmt", "--all"]))
+}

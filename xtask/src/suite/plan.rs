@@ -1,0 +1,163 @@
+//! Which suites there are, in which order, and how long each may take.
+//!
+//! From the inside out: a broken vocabulary is reported before the thirty tests it breaks. Suites
+//! that start real processes come last, and run their tests one at a time.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::discover::{Kind, Program};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suite {
+    pub name: String,
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+    pub directory: PathBuf,
+    pub budget: Duration,
+    /// Whether the program reports as Rust's test harness does. One that does not is one test.
+    pub counts: bool,
+}
+
+const ORDER: &[&str] = &[
+    "xtask",
+    "meerkat-types",
+    "meerkat-proto",
+    "meerkat-engine",
+    "meerkat-state",
+    "meerkat-watch",
+    "meerkat-raft",
+    "meerkat-server",
+    "meerkat-client",
+    "meerkat-listwatch",
+    "meerkat",
+    "meerkat-chaos",
+];
+
+/// Seconds a suite may take on two cores, in its short form, where that is not [`budget_default`].
+/// About three times what it takes there when nothing else runs.
+const BUDGETS: &[(&str, u64)] =
+    &[("meerkat-state it", 300), ("meerkat-raft it", 300), ("meerkat-server it", 300)];
+
+/// A long form does ten times the work of a short one.
+const LONG_FACTOR: u32 = 10;
+
+pub fn plan(root: &Path, programs: &[Program], long: bool) -> Vec<Suite> {
+    let mut programs: Vec<&Program> = programs.iter().collect();
+    programs.sort_by_key(|program| (position(&program.package), program.kind.clone()));
+    let mut suites: Vec<Suite> = programs.into_iter().map(suite_of).collect();
+    let chaos = suites.iter().position(|suite| suite.name.starts_with("meerkat-chaos"));
+    suites.insert(chaos.unwrap_or(suites.len()), documentation(root));
+    suites.push(compose(root));
+    if long {
+        suites.iter_mut().for_each(|suite| suite.budget *= LONG_FACTOR);
+    }
+    suites
+}
+
+/// A crate that nobody has placed yet comes after those that have been.
+fn position(package: &str) -> usize {
+    ORDER.iter().position(|name| *name == package).unwrap_or(ORDER.len())
+}
+
+fn suite_of(program: &Program) -> Suite {
+    let black_box = program.package == "meerkat-chaos" && matches!(program.kind, Kind::Integration(_));
+    let (what, arguments): (&str, &[&str]) = match &program.kind {
+        Kind::Library => ("unit", &[]),
+        Kind::Binary(_) => ("unit (program)", &[]),
+        // What these print is part of their result: coverage, sizes, times. One at a time it can be
+        // shown as it comes.
+        Kind::Integration(name) if black_box => (name, &["--test-threads=1", "--nocapture"]),
+        Kind::Integration(name) => (name, &["--show-output"]),
+    };
+    let name = format!("{} {what}", program.package);
+    let budget = BUDGETS.iter().find(|(suite, _)| *suite == name).map(|(_, seconds)| *seconds);
+    Suite {
+        budget: Duration::from_secs(budget.unwrap_or_else(|| budget_default(&program.kind, black_box))),
+        name,
+        program: program.executable.clone(),
+        arguments: arguments.iter().map(ToString::to_string).collect(),
+        directory: program.directory.clone(),
+        counts: true,
+    }
+}
+
+fn budget_default(kind: &Kind, black_box: bool) -> u64 {
+    match kind {
+        Kind::Integration(_) if black_box => 420,
+        Kind::Integration(_) => 180,
+        Kind::Library | Kind::Binary(_) => 60,
+    }
+}
+
+/// The examples in the documentation of the libraries. Rustdoc builds these itself.
+fn documentation(root: &Path) -> Suite {
+    let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    Suite {
+        name: "documentation examples".to_owned(),
+        program: cargo,
+        arguments: ["test", "--release", "--workspace", "--doc"].map(str::to_owned).to_vec(),
+        directory: root.to_path_buf(),
+        budget: Duration::from_secs(180),
+        counts: true,
+    }
+}
+
+/// Three containers from the image, one of them killed. Says so and ends well without an engine.
+fn compose(root: &Path) -> Suite {
+    Suite {
+        name: "docker compose".to_owned(),
+        program: root.join("scripts/test-compose"),
+        arguments: Vec::new(),
+        directory: root.to_path_buf(),
+        budget: Duration::from_secs(240),
+        counts: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(package: &str, kind: Kind) -> Program {
+        Program { package: package.to_owned(), directory: "/src".into(), kind, executable: "/src/it".into() }
+    }
+
+    fn names(programs: &[Program]) -> Vec<String> {
+        plan(Path::new("/src"), programs, false).into_iter().map(|suite| suite.name).collect()
+    }
+
+    #[test]
+    fn suites_run_from_the_inside_out_and_black_boxes_last() {
+        let it = |name: &str| Kind::Integration(name.to_owned());
+        let programs = [
+            program("meerkat-chaos", it("crash")),
+            program("meerkat-state", it("it")),
+            program("meerkat-state", Kind::Library),
+            program("meerkat-types", Kind::Library),
+        ];
+        let expected = [
+            "meerkat-types unit",
+            "meerkat-state unit",
+            "meerkat-state it",
+            "documentation examples",
+            "meerkat-chaos crash",
+            "docker compose",
+        ];
+        assert_eq!(names(&programs), expected);
+    }
+
+    #[test]
+    fn black_box_tests_run_one_at_a_time() {
+        let suite = suite_of(&program("meerkat-chaos", Kind::Integration("crash".to_owned())));
+        assert_eq!(suite.arguments, ["--test-threads=1", "--nocapture"]);
+    }
+
+    #[test]
+    fn every_row_of_the_budgets_names_a_package_that_is_placed() {
+        for (suite, _) in BUDGETS {
+            let package = suite.split(' ').next().expect("a name has a first word");
+            assert!(ORDER.contains(&package), "{suite}");
+        }
+    }
+}

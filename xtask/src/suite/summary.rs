@@ -1,0 +1,82 @@
+//! What closes a run: the harness's own lines, a table of the suites, and one line to grep for.
+
+use std::fmt::Write;
+
+use super::run::{Report, Verdict};
+
+pub fn all_passed(reports: &[Report]) -> bool {
+    reports.iter().all(|report| report.verdict == Verdict::Passed && report.failed == 0)
+}
+
+pub fn text(reports: &[Report]) -> String {
+    let mut out = String::from("\n==> summary\n");
+    for report in reports {
+        for line in &report.notable {
+            push(&mut out, format_args!("{}: {line}", report.name));
+        }
+    }
+    let width = reports.iter().map(|report| report.name.len()).max().unwrap_or(0);
+    push(
+        &mut out,
+        format_args!(
+            "\n{:width$}  {:>11}  {:>7}  {:>7}  {:>6}  {:>6}",
+            "suite", "", "time", "budget", "passed", "failed"
+        ),
+    );
+    for report in reports {
+        let (elapsed, budget) = (report.elapsed.as_secs_f64(), report.budget.as_secs());
+        let (name, verdict) = (&report.name, report.verdict);
+        let (passed, failed) = (report.passed, report.failed);
+        push(
+            &mut out,
+            format_args!(
+                "{name:width$}  {verdict:>11}  {elapsed:>6.1}s  {budget:>6}s  {passed:>6}  {failed:>6}"
+            ),
+        );
+    }
+    let elapsed: f64 = reports.iter().map(|report| report.elapsed.as_secs_f64()).sum();
+    push(&mut out, format_args!("\n{} suites in {elapsed:.0} s", reports.len()));
+    let passed: u64 = reports.iter().map(|report| report.passed).sum();
+    let failed: u64 = reports.iter().map(|report| report.failed).sum();
+    push(&mut out, format_args!("{passed} passed, {failed} failed"));
+    out
+}
+
+fn push(out: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(out, "{line}").expect("a string takes every line");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn report(name: &str, verdict: Verdict, passed: u64, failed: u64) -> Report {
+        let second = Duration::from_secs(1);
+        let notable = vec![format!("test result: ok. {passed} passed; {failed} failed;")];
+        Report {
+            name: name.to_owned(),
+            elapsed: second,
+            budget: second * 60,
+            verdict,
+            passed,
+            failed,
+            notable,
+        }
+    }
+
+    #[test]
+    fn the_last_line_sums_all_suites() {
+        let reports = [report("a", Verdict::Passed, 3, 0), report("b", Verdict::Failed, 4, 2)];
+        let text = text(&reports);
+        assert_eq!(text.lines().last(), Some("7 passed, 2 failed"));
+        assert!(text.contains("a: test result: ok. 3 passed; 0 failed;"), "{text}");
+        assert!(!all_passed(&reports));
+        assert!(all_passed(&reports[..1]));
+    }
+
+    #[test]
+    fn a_suite_out_of_time_fails_the_run() {
+        assert!(!all_passed(&[report("a", Verdict::OutOfTime, 3, 0)]));
+    }
+}
