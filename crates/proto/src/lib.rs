@@ -6,6 +6,8 @@
 //!
 //! Never build a `types` value from a `pb` message anywhere else: the checks would be skipped.
 
+pub mod convert;
+pub mod error_text;
 pub mod range_response;
 
 /// The generated messages and services, by package.

@@ -174,3 +174,6 @@ impl Message for RangeResponse {
         *self = RangeResponse::default();
     }
 }
+
+#[cfg(test)]
+mod tests;
