@@ -9,9 +9,13 @@ pub const REQUEST_OVERHEAD_BYTES: usize = 512 * 1024;
 /// Operations in one transaction. etcd's default.
 pub const TXN_OPERATIONS_MAX: usize = 128;
 
-/// Nesting of transactions: a guard for the stack of every recursive walk. 128 operations bound
-/// legal nesting to the same number, since each level takes at least one from its parent's rest.
-pub const TXN_DEPTH_MAX: usize = TXN_OPERATIONS_MAX + 1;
+/// Transactions inside transactions, the outermost counted. Below etcd's bound, which its number of
+/// operations gives: a decoder of protobuf stops at 100 nested messages, a level takes two of them,
+/// and an entry of the log takes two more than a client's request. An entry that was agreed on and
+/// cannot be read would stop every member, so what is let in must leave room.
+pub const TXN_DEPTH_MAX: usize = 48;
+const _: () = assert!(2 * TXN_DEPTH_MAX + 2 <= 100);
+const _: () = assert!(TXN_DEPTH_MAX <= TXN_OPERATIONS_MAX);
 
 /// Proposals taken from clients and not yet applied. Above it clients hear "too many requests",
 /// as from etcd, rather than wait for a member that cannot keep up.

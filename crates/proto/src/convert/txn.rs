@@ -95,4 +95,6 @@ fn target(wire: i32, operand: Option<WireOperand>) -> Result<CompareTarget, BadR
 }
 
 #[cfg(test)]
+mod depth_tests;
+#[cfg(test)]
 mod tests;

@@ -119,7 +119,6 @@ fn nesting_is_bounded_even_when_operations_are_not() {
     let depth = limits::TXN_DEPTH_MAX;
     txn(tower(depth), usize::MAX).expect("as deep as allowed");
     assert_eq!(txn(tower(depth + 1), usize::MAX), Err(BadRequest::TooManyOperations));
-    // With the usual limit on operations the two bounds meet.
     taken(tower(depth));
     refused(tower(depth + 1), BadRequest::TooManyOperations);
 }
