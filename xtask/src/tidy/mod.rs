@@ -10,6 +10,7 @@ mod functions;
 mod leftovers;
 mod libraries;
 mod modules;
+mod promises;
 mod statuses;
 
 use std::fmt;
@@ -65,6 +66,7 @@ pub fn tidy(root: &Path) -> Result<(), String> {
 fn violations(packages: &[Package], sources: &[Source]) -> Vec<Violation> {
     let mut found = dependencies::check(packages);
     found.extend(libraries::check_manifests(packages));
+    found.extend(promises::check(sources));
     for source in sources {
         found.extend(absolute_paths::check(source));
         found.extend(leftovers::check(source));
