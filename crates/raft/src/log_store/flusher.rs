@@ -28,7 +28,7 @@ pub struct Shared {
     /// Signalled when there is something to flush, or when the log is closing.
     pub work: Condvar,
     pub failed: watch::Sender<Option<String>>,
-    pub stats: LogStats,
+    pub stats: Arc<LogStats>,
 }
 
 pub struct Flusher {

@@ -122,7 +122,7 @@ impl LogStore {
             ledger: Mutex::new(Ledger::new(recovered.tail, recovered.writer, durable.clone())),
             work: Condvar::new(),
             failed: watch::channel(None).0,
-            stats: LogStats::default(),
+            stats: Arc::new(LogStats::default()),
         });
         let flusher = Flusher {
             shared: shared.clone(),
@@ -142,8 +142,8 @@ impl LogStore {
         self.durable.clone()
     }
 
-    pub fn stats(&self) -> &LogStats {
-        &self.reader.shared.stats
+    pub fn stats(&self) -> Arc<LogStats> {
+        self.reader.shared.stats.clone()
     }
 
     /// Becomes the reason when the log has failed. The member must then stop, with an error.
@@ -226,7 +226,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let far_behind = self.submit(|ledger| {
             for entry in entries {
                 ledger.append(entry)?;
-                self.stats().count_append();
+                self.reader.shared.stats.count_append();
             }
             ledger.when_synced(Completion::Append(callback));
             Ok(ledger.queued_bytes() > QUEUED_BYTES_MAX)
