@@ -19,8 +19,7 @@ pub enum Column {
 }
 
 impl Column {
-    pub const ALL: [Column; 5] =
-        [Column::Head, Column::Log, Column::Versions, Column::Counts, Column::Meta];
+    pub const ALL: [Column; 5] = [Column::Head, Column::Log, Column::Versions, Column::Counts, Column::Meta];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {

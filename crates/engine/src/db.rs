@@ -40,9 +40,7 @@ impl Inner {
     pub(crate) fn check_poison(&self) -> Result<(), EngineError> {
         match self.poison.reason() {
             None => Ok(()),
-            Some(reason) => {
-                Err(EngineError::Poisoned { path: self.path.clone(), reason: reason.to_owned() })
-            }
+            Some(reason) => Err(EngineError::Poisoned { path: self.path.clone(), reason: reason.to_owned() }),
         }
     }
 }
@@ -112,10 +110,7 @@ impl Db {
         let families = Column::ALL.map(|column| self.inner.family(column));
         let mut wait = FlushOptions::default();
         wait.set_wait(true);
-        self.inner
-            .raw
-            .flush_cfs_opt(&families, &wait)
-            .map_err(|error| self.inner.write_error(&error))?;
+        self.inner.raw.flush_cfs_opt(&families, &wait).map_err(|error| self.inner.write_error(&error))?;
         fault::point("after_state_flush").map_err(|error| self.inner.write_error(&error))
     }
 

@@ -6,7 +6,8 @@
 
 use crate::Column;
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DataBlockIndexType, LogLevel, Options,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DataBlockIndexType, LogLevel,
+    Options,
 };
 
 /// The two budgets an operator may care about.
@@ -86,7 +87,11 @@ fn family(column: Column, options: &DbOptions, cache: &Cache) -> Options {
         family.set_blob_gc_age_cutoff(0.25);
     }
     if matches!(column, Column::Head | Column::Log | Column::Versions) {
-        family.add_compact_on_deletion_collector_factory(DELETIONS_WINDOW, DELETIONS_TRIGGER, DELETIONS_RATIO);
+        family.add_compact_on_deletion_collector_factory(
+            DELETIONS_WINDOW,
+            DELETIONS_TRIGGER,
+            DELETIONS_RATIO,
+        );
     }
     if matches!(column, Column::Log) {
         // Every point read of the log follows a link to a row that exists.

@@ -1,0 +1,29 @@
+//! What goes into apply and what comes out of it.
+
+use bytes::Bytes;
+use meerkat_types::{EventBatch, LogPosition, Outcome, Proposal};
+
+/// One committed entry of the replicated log.
+#[derive(Clone, Debug)]
+pub struct LogEntry {
+    pub position: LogPosition,
+    pub payload: Payload,
+}
+
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// A new leader's first word: nothing to do but to note the position.
+    Blank,
+    /// Who votes, in a form that only the consensus layer reads.
+    Membership(Bytes),
+    Command(Proposal),
+}
+
+/// What one entry did. Both are `None` for an entry that was applied before.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    /// The answer for whoever proposed the command.
+    pub outcome: Option<Outcome>,
+    /// What watchers are owed.
+    pub events: Option<EventBatch>,
+}

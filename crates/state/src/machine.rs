@@ -1,0 +1,133 @@
+//! The one writer of the state.
+//!
+//! ```text
+//! log entries -> apply -> overlay and batch -> one engine write -> new read point
+//! ```
+//!
+//! Always true: what readers see is the state after some entry, whole; an entry is applied once,
+//! however often it is handed in. After an error the machine must be dropped: the batch it was
+//! building is of no use to anyone, and the log has it all.
+
+use crate::applied::{Applied, LogEntry};
+use crate::digest::Digest;
+use crate::error::StateError;
+use crate::mvcc::store::Store;
+use crate::reader::{ReadPoint, StateReader};
+use crate::schema::{self, Members, Membership, Registers};
+use bytes::Bytes;
+use meerkat_engine::{Column, Db, fault};
+use meerkat_types::{LogPosition, Revision};
+use std::sync::Arc;
+
+/// A batch that has grown to this is written even if more entries wait, so that the memory of one
+/// apply is bounded by this and its largest entry.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
+pub struct Machine {
+    pub(crate) store: Store,
+    pub(crate) stamp_ms: u64,
+    pub(crate) applied: Option<LogPosition>,
+    pub(crate) digest: u128,
+    pub(crate) membership: Option<Membership>,
+    pub(crate) members: Arc<Members>,
+    pub(crate) publish_events: bool,
+    reader: StateReader,
+    /// The position that the database has.
+    written: Option<LogPosition>,
+}
+
+impl Machine {
+    /// Takes up the state that `db` holds and shows it to `reader` and its clones.
+    pub fn open(db: Db, reader: &StateReader) -> Result<Machine, StateError> {
+        schema::check_format(&db)?;
+        let view = db.view();
+        let registers = Registers::load(&view)?;
+        let machine = Machine {
+            store: Store::open(db, registers.revision, registers.compacted)?,
+            stamp_ms: registers.stamp_ms,
+            applied: registers.applied,
+            digest: registers.digest,
+            membership: schema::load_membership(&view)?,
+            members: Arc::new(schema::load_members(&view)?),
+            publish_events: true,
+            reader: reader.clone(),
+            written: registers.applied,
+        };
+        machine.publish();
+        Ok(machine)
+    }
+
+    /// Without them apply copies no previous values.
+    pub fn set_publish_events(&mut self, publish: bool) {
+        self.publish_events = publish;
+    }
+
+    /// Applies entries in log order; the answers are in the same order. Those at or below the
+    /// applied position are passed over.
+    pub fn apply(&mut self, entries: &[LogEntry]) -> Result<Vec<Applied>, StateError> {
+        let mut all = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if self.applied.is_some_and(|applied| entry.position.index <= applied.index) {
+                all.push(Applied::default());
+                continue;
+            }
+            if let Some(applied) = self.applied {
+                assert_eq!(entry.position.index, applied.index + 1, "the log has no gaps");
+            }
+            all.push(self.apply_one(entry)?);
+            if BATCH_BYTES_MAX <= self.store.batch.bytes() {
+                self.commit()?;
+            }
+        }
+        self.commit()?;
+        Ok(all)
+    }
+
+    /// Writes what has been applied since the last commit, and shows it to readers.
+    pub(crate) fn commit(&mut self) -> Result<(), StateError> {
+        if self.written == self.applied {
+            return Ok(());
+        }
+        let counts_changed = self.store.settle_counts()?;
+        let registers = Registers {
+            revision: self.store.revision,
+            compacted: self.store.compacted,
+            stamp_ms: self.stamp_ms,
+            applied: self.applied,
+            digest: self.digest,
+        };
+        self.store.batch.put(Column::Meta, schema::REGISTERS, &registers.encode());
+        fault::point("before_apply_batch")?;
+        self.store.write(counts_changed)?;
+        fault::point("after_apply_batch")?;
+        self.written = self.applied;
+        self.publish();
+        Ok(())
+    }
+
+    fn publish(&self) {
+        self.reader.publish(ReadPoint {
+            committed: Arc::clone(&self.store.committed),
+            digest: Digest {
+                position: self.applied,
+                revision: Revision::new(self.store.revision),
+                bytes: self.digest.to_be_bytes(),
+            },
+            members: Arc::clone(&self.members),
+            membership: self.membership.clone(),
+        });
+    }
+
+    pub fn applied(&self) -> Option<LogPosition> {
+        self.applied
+    }
+
+    /// The newest membership entry: where it stands in the log, and its bytes.
+    pub fn membership(&self) -> Option<(LogPosition, Bytes)> {
+        self.membership.clone()
+    }
+
+    pub fn db(&self) -> &Db {
+        self.store.db()
+    }
+}

@@ -1,0 +1,71 @@
+//! HashKV: one number over the stored history, for members to compare at leisure.
+//!
+//! It covers every event that a reader at some live revision could see, and passes over what
+//! compaction may remove, removed or not: members whose compactors are not equally far agree. Its
+//! cost is that of reading the whole `log`.
+
+use crate::error::{ReadError, StateError, damaged};
+use crate::mvcc::event_id::EventId;
+use crate::mvcc::log_row::LogRow;
+use crate::mvcc::range;
+use crate::mvcc::store::Committed;
+use crate::schema::Removed;
+use meerkat_engine::{Column, View};
+use meerkat_types::Revision;
+use std::collections::BTreeSet;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashKv {
+    pub hash: u32,
+    /// The newest revision that is in the hash.
+    pub hash_revision: Revision,
+    /// -1 if nothing was ever compacted. Hashes are comparable if this and `hash_revision` agree.
+    pub compacted: Revision,
+}
+
+pub(crate) fn hash_kv(committed: &Committed, at: Option<Revision>) -> Result<HashKv, ReadError> {
+    let Committed { view, revision, compacted, .. } = committed;
+    let at = range::revision_to_read(at, *revision, *compacted)?;
+    let removable = removable(view, *compacted)?;
+    let hash = hash_log(view, at, *compacted, &removable)?;
+    Ok(HashKv { hash, hash_revision: Revision::new(at), compacted: Revision::new(*compacted) })
+}
+
+/// Events that were superseded at the compacted revision and may still be there. After the compactor
+/// has finished these are only what the events at exactly that revision replaced.
+fn removable(view: &View, compacted: i64) -> Result<BTreeSet<EventId>, StateError> {
+    let mut found = BTreeSet::new();
+    let first = Removed::load(view)?.next;
+    let end = EventId::first_of(compacted.max(0) + 1);
+    if end <= first {
+        return Ok(found);
+    }
+    let mut rows = view.scan(Column::Log, &first.to_bytes(), Some(&end.to_bytes()));
+    while let Some((key, row)) = rows.row() {
+        let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
+        let row = LogRow::decode(row).ok_or(damaged("log"))?;
+        found.extend(row.link);
+        found.extend(row.shadows.map(|sub| EventId { revision: id.revision, sub }));
+        rows.step();
+    }
+    rows.finish()?;
+    Ok(found)
+}
+
+fn hash_log(view: &View, at: i64, compacted: i64, removable: &BTreeSet<EventId>) -> Result<u32, StateError> {
+    let mut hash = crc32c::crc32c(b"meerkat hashkv 1");
+    let end = EventId::first_of(at + 1).to_bytes();
+    let mut rows = view.scan(Column::Log, &[], Some(&end));
+    while let Some((key, row)) = rows.row() {
+        let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
+        let tombstone = LogRow::decode(row).ok_or(damaged("log"))?.tombstone;
+        let compactable = id.revision <= compacted && (tombstone || removable.contains(&id));
+        if !compactable {
+            hash = crc32c::crc32c_append(hash, key);
+            hash = crc32c::crc32c_append(hash, row);
+        }
+        rows.step();
+    }
+    rows.finish()?;
+    Ok(hash)
+}

@@ -1,0 +1,60 @@
+//! The keys of a range at one revision, whichever way they are had.
+
+use crate::error::StateError;
+use crate::error::damaged;
+use crate::mvcc::head_row::HeadRow;
+use crate::mvcc::past::{self, Plan};
+use crate::mvcc::present::Present;
+use meerkat_types::KeyRange;
+use std::ops::ControlFlow;
+
+pub(crate) struct Source<'a> {
+    pub present: Present<'a>,
+    pub plan: &'a Plan,
+}
+
+impl Source<'_> {
+    /// Shows key and tail of each key that lives at the revision, in key order, until told to stop.
+    /// With `values` false the tails may come without their values.
+    pub(crate) fn scan(
+        &self,
+        keys: &KeyRange,
+        values: bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StateError>,
+    ) -> Result<(), StateError> {
+        match (self.plan, keys) {
+            (Plan::Present, KeyRange::One(key)) => {
+                if let Some(row) = self.present.rows.get(key.as_bytes())? {
+                    let row = HeadRow::decode(&row).ok_or(damaged("head"))?;
+                    let _: ControlFlow<()> = visit(key.as_bytes(), row.tail)?;
+                }
+                Ok(())
+            }
+            (Plan::Present, _) => {
+                let (first, end) = (keys.first().as_bytes(), keys.end());
+                self.present.rows.scan(first, end.as_deref(), |key, row| visit(key, row.tail))
+            }
+            (Plan::Undo(undo), _) => undo.scan(&self.present, keys, visit),
+            (Plan::Walk(at), _) => past::walk(self.present.rows.view, keys, *at, values, visit),
+        }
+    }
+
+    /// How many keys of the range live at the revision.
+    pub(crate) fn count(&self, keys: &KeyRange) -> Result<u64, StateError> {
+        match (self.plan, keys) {
+            (Plan::Present, KeyRange::One(key)) => {
+                Ok(u64::from(self.present.rows.get(key.as_bytes())?.is_some()))
+            }
+            (Plan::Present, _) => self.present.count(keys),
+            (Plan::Undo(undo), _) => undo.count(&self.present, keys),
+            (Plan::Walk(_), _) => {
+                let mut count = 0;
+                self.scan(keys, false, |_, _| {
+                    count += 1;
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                Ok(count)
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Reading the state, from any thread, without waiting for anyone.
+//!
+//! A [`StateReader`] always shows the newest read point that the machine has published, also of a
+//! machine that was opened later on another directory. A [`Pinned`] is one such point and never
+//! changes; hold one for a request, since it keeps superseded rows on disk.
+
+use crate::digest::Digest;
+use crate::error::{ReadError, StateError};
+use crate::mvcc::hash::{self, HashKv};
+use crate::mvcc::history::{self, History};
+use crate::mvcc::past::{Plan, Way};
+use crate::mvcc::range;
+use crate::mvcc::store::Committed;
+use crate::schema::{Members, Membership};
+use crate::txn;
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use meerkat_types::{
+    Key, KeyRange, KvPage, LogPosition, MemberAttributes, RangeAnswer, RangeQuery, Revision, Txn, TxnDone,
+};
+use std::sync::Arc;
+
+/// Clones show the same state.
+#[derive(Clone, Default)]
+pub struct StateReader {
+    point: Arc<ArcSwapOption<ReadPoint>>,
+}
+
+pub(crate) struct ReadPoint {
+    pub committed: Arc<Committed>,
+    pub digest: Digest,
+    pub members: Arc<Members>,
+    pub membership: Option<Membership>,
+}
+
+/// The state after one applied batch.
+#[derive(Clone)]
+pub struct Pinned {
+    point: Arc<ReadPoint>,
+}
+
+impl StateReader {
+    pub fn new() -> StateReader {
+        StateReader::default()
+    }
+
+    pub(crate) fn publish(&self, point: ReadPoint) {
+        self.point.store(Some(Arc::new(point)));
+    }
+
+    /// The newest point. No request may be served before a machine was opened for this reader.
+    pub fn pin(&self) -> Pinned {
+        let point = self.point.load_full().expect("a machine is opened before anything is read");
+        Pinned { point }
+    }
+
+    pub fn current_revision(&self) -> Revision {
+        self.point.load().as_ref().map_or(Revision::EMPTY_STORE, |point| point.digest.revision)
+    }
+
+    /// The oldest readable revision; -1 if nothing was ever compacted.
+    pub fn compacted_revision(&self) -> Revision {
+        let point = self.point.load();
+        Revision::new(point.as_ref().map_or(-1, |point| point.committed.compacted))
+    }
+
+    pub fn applied(&self) -> Option<LogPosition> {
+        self.point.load().as_ref().and_then(|point| point.digest.position)
+    }
+
+    pub fn digest(&self) -> Digest {
+        self.pin().digest()
+    }
+
+    pub fn range(&self, query: &RangeQuery) -> Result<RangeAnswer, ReadError> {
+        self.pin().range(query)
+    }
+
+    /// Answers a transaction for which [`Txn::is_read_only`] holds.
+    pub fn read_txn(&self, txn: &Txn) -> Result<TxnDone, ReadError> {
+        self.pin().read_txn(txn)
+    }
+
+    /// `None` hashes the current revision.
+    pub fn hash_kv(&self, at: Option<Revision>) -> Result<HashKv, ReadError> {
+        self.pin().hash_kv(at)
+    }
+
+    pub fn members(&self) -> Vec<MemberAttributes> {
+        self.point.load().as_ref().map_or_else(Vec::new, |point| point.members.values().cloned().collect())
+    }
+
+    pub fn membership_bytes(&self) -> Option<Bytes> {
+        let point = self.point.load();
+        point.as_ref().and_then(|point| point.membership.as_ref()).map(|(_, bytes)| bytes.clone())
+    }
+}
+
+impl Pinned {
+    pub fn current_revision(&self) -> Revision {
+        self.point.digest.revision
+    }
+
+    /// The oldest readable revision; -1 if nothing was ever compacted.
+    pub fn compacted_revision(&self) -> Revision {
+        Revision::new(self.point.committed.compacted)
+    }
+
+    pub fn applied(&self) -> Option<LogPosition> {
+        self.point.digest.position
+    }
+
+    pub fn digest(&self) -> Digest {
+        self.point.digest
+    }
+
+    pub fn range(&self, query: &RangeQuery) -> Result<RangeAnswer, ReadError> {
+        self.range_by(query, Way::Cheapest)
+    }
+
+    /// As [`Pinned::range`], at an older revision by the given way.
+    #[doc(hidden)]
+    pub fn range_by(&self, query: &RangeQuery, way: Way) -> Result<RangeAnswer, ReadError> {
+        let committed = &self.point.committed;
+        let at = range::revision_to_read(query.at, committed.revision, committed.compacted)?;
+        let plan = committed.plan(&query.keys, at, way)?;
+        Ok(range::answer(&committed.source(&plan), query, committed.revision)?)
+    }
+
+    pub fn read_txn(&self, txn: &Txn) -> Result<TxnDone, ReadError> {
+        txn::read(&self.point.committed, txn)
+    }
+
+    pub fn hash_kv(&self, at: Option<Revision>) -> Result<HashKv, ReadError> {
+        hash::hash_kv(&self.point.committed, at)
+    }
+
+    /// The events of whole revisions from `from` to `to`, both inclusive, until there are at least
+    /// `events_max` of them.
+    pub fn history(&self, from: Revision, to: Revision, events_max: usize) -> Result<History, ReadError> {
+        history::read(&self.point.committed, from, to, events_max)
+    }
+
+    /// A long answer in pieces, all of this point: the query's keys, revision and `keys_only` count;
+    /// its limit, sort and bounds do not.
+    pub fn pages(&self, query: &RangeQuery) -> Result<Pages, ReadError> {
+        let committed = &self.point.committed;
+        let at = range::revision_to_read(query.at, committed.revision, committed.compacted)?;
+        let plan = committed.plan(&query.keys, at, Way::Cheapest)?;
+        let left = Some(query.keys.clone());
+        Ok(Pages {
+            point: Arc::clone(&self.point),
+            plan,
+            keys_only: query.keys_only,
+            left,
+            all: query.keys.clone(),
+        })
+    }
+}
+
+/// What is left of a long answer.
+pub struct Pages {
+    point: Arc<ReadPoint>,
+    plan: Plan,
+    keys_only: bool,
+    all: KeyRange,
+    /// `None` when there is nothing left.
+    left: Option<KeyRange>,
+}
+
+impl Pages {
+    /// The next at most `keys_max` key-values, and no more once they weigh `bytes_max`; `None` after
+    /// the last.
+    pub fn next_page(&mut self, keys_max: usize, bytes_max: usize) -> Result<Option<KvPage>, ReadError> {
+        let Some(left) = self.left.take() else {
+            return Ok(None);
+        };
+        let source = self.point.committed.source(&self.plan);
+        let piece = range::piece(&source, &left, self.keys_only, keys_max.max(1), bytes_max)?;
+        if !piece.finished {
+            self.left = piece.last.and_then(|last| after(&left, &last));
+        }
+        Ok((!piece.kvs.is_empty()).then_some(piece.kvs))
+    }
+
+    /// Whether [`Pages::next_page`] has anything more to give.
+    pub fn is_finished(&self) -> bool {
+        self.left.is_none()
+    }
+
+    /// Live keys in the whole range, given out or not.
+    pub fn count(&self) -> Result<u64, ReadError> {
+        let counted: Result<u64, StateError> = self.point.committed.source(&self.plan).count(&self.all);
+        Ok(counted?)
+    }
+
+    /// The revision of the state that is read from.
+    pub fn revision(&self) -> Revision {
+        self.point.digest.revision
+    }
+}
+
+/// What of the range lies above `last`.
+fn after(range: &KeyRange, last: &Bytes) -> Option<KeyRange> {
+    let mut first = Vec::with_capacity(last.len() + 1);
+    first.extend_from_slice(last);
+    first.push(0);
+    let first = Key::new(first.into())?;
+    match range {
+        KeyRange::One(_) => None,
+        KeyRange::Span { end, .. } => Some(KeyRange::Span { first, end: end.clone() }),
+        KeyRange::From(_) => Some(KeyRange::From(first)),
+    }
+}

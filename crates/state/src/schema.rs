@@ -1,0 +1,261 @@
+//! The rows of `meta`: what is known about the whole, and where.
+//!
+//! | row | holds | replicated |
+//! |---|---|---|
+//! | `format` | the version of everything in this directory | no |
+//! | `registers` | applied position, revisions, time, digest | yes |
+//! | `membership` | position and bytes of the newest membership entry | yes |
+//! | `member/` id | what a member published about itself | yes |
+//! | `compaction` | how far this member has removed what is compacted | no |
+//! | `local/` name | whatever the layer above keeps here | no |
+//!
+//! A checkpoint carries all of them, the local ones too: they describe the data beside them, and so
+//! must stay true wherever that data goes.
+
+use crate::error::{StateError, damaged};
+use crate::member_row;
+use crate::mvcc::event_id::EventId;
+use crate::mvcc::wire::take;
+use bytes::Bytes;
+use meerkat_engine::{Batch, Column, Db, DbOptions, View};
+use meerkat_types::{LogPosition, MemberAttributes, MemberId, Revision};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Raised when an older release could misread a row of any column.
+pub const FORMAT_VERSION: u64 = 1;
+
+const FORMAT: &[u8] = b"format";
+pub(crate) const REGISTERS: &[u8] = b"registers";
+const MEMBERSHIP: &[u8] = b"membership";
+const MEMBER: &[u8] = b"member/";
+const MEMBER_END: &[u8] = b"member0";
+const COMPACTION: &[u8] = b"compaction";
+const LOCAL: &[u8] = b"local/";
+
+const REGISTERS_BYTES: usize = 66;
+
+/// The small numbers that every batch changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registers {
+    pub revision: i64,
+    /// Below this nothing is readable. -1 before the first compaction, as clients of etcd see it.
+    pub compacted: i64,
+    /// The agreed time of the newest command.
+    pub stamp_ms: u64,
+    pub applied: Option<LogPosition>,
+    pub digest: u128,
+}
+
+impl Registers {
+    pub(crate) const EMPTY: Registers = Registers {
+        revision: Revision::EMPTY_STORE.get(),
+        compacted: -1,
+        stamp_ms: 0,
+        applied: None,
+        digest: 0,
+    };
+
+    pub(crate) fn encode(&self) -> [u8; REGISTERS_BYTES] {
+        let mut row = [0; REGISTERS_BYTES];
+        row[0] = crate::digest::DIGEST_VERSION;
+        row[1] = u8::from(self.applied.is_some());
+        let applied = self.applied.unwrap_or(LogPosition { term: 0, node: 0, index: 0 });
+        let numbers = [
+            self.revision as u64,
+            self.compacted as u64,
+            self.stamp_ms,
+            applied.term,
+            applied.node,
+            applied.index,
+        ];
+        for (slot, number) in row[2..50].chunks_exact_mut(8).zip(numbers) {
+            slot.copy_from_slice(&number.to_be_bytes());
+        }
+        row[50..].copy_from_slice(&self.digest.to_be_bytes());
+        row
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<Registers> {
+        let row: &[u8; REGISTERS_BYTES] = row.try_into().ok()?;
+        if row[0] != crate::digest::DIGEST_VERSION {
+            return None;
+        }
+        let number = |at: usize| row[at..at + 8].try_into().map(u64::from_be_bytes).ok();
+        let applied = LogPosition { term: number(26)?, node: number(34)?, index: number(42)? };
+        Some(Registers {
+            revision: number(2)? as i64,
+            compacted: number(10)? as i64,
+            stamp_ms: number(18)?,
+            applied: (row[1] == 1).then_some(applied),
+            digest: u128::from_be_bytes(row[50..].try_into().ok()?),
+        })
+    }
+
+    pub(crate) fn load(view: &View) -> Result<Registers, StateError> {
+        match view.get(Column::Meta, REGISTERS)? {
+            None => Ok(Registers::EMPTY),
+            Some(row) => Registers::decode(&row).ok_or(damaged("registers")),
+        }
+    }
+}
+
+/// Refuses a directory that this release would misread; marks a fresh one.
+pub(crate) fn check_format(db: &Db) -> Result<(), StateError> {
+    match read_format(db)? {
+        Some(FORMAT_VERSION) => Ok(()),
+        Some(found) => {
+            Err(StateError::NewerFormat { path: db.path().to_owned(), found, known: FORMAT_VERSION })
+        }
+        None => {
+            let mut batch = Batch::new(db);
+            batch.put(Column::Meta, FORMAT, &FORMAT_VERSION.to_be_bytes());
+            Ok(db.write(batch)?)
+        }
+    }
+}
+
+fn read_format(db: &Db) -> Result<Option<u64>, StateError> {
+    let view = db.view();
+    match view.get(Column::Meta, FORMAT)? {
+        None => Ok(None),
+        Some(row) => row
+            .as_ref()
+            .try_into()
+            .map(|bytes| Some(u64::from_be_bytes(bytes)))
+            .map_err(|_| damaged("format")),
+    }
+}
+
+pub(crate) type Membership = (LogPosition, Bytes);
+
+pub(crate) fn put_membership(batch: &mut Batch, (position, bytes): &Membership) {
+    let mut row = Vec::with_capacity(24 + bytes.len());
+    for number in [position.term, position.node, position.index] {
+        row.extend_from_slice(&number.to_be_bytes());
+    }
+    row.extend_from_slice(bytes);
+    batch.put(Column::Meta, MEMBERSHIP, &row);
+}
+
+pub(crate) fn load_membership(view: &View) -> Result<Option<Membership>, StateError> {
+    let Some(row) = view.get(Column::Meta, MEMBERSHIP)? else {
+        return Ok(None);
+    };
+    let mut rest: &[u8] = &row;
+    let mut number = || {
+        let bytes = take(&mut rest, 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(u64::from_be_bytes).ok_or(damaged("membership"))
+    };
+    let position = LogPosition { term: number()?, node: number()?, index: number()? };
+    Ok(Some((position, Bytes::copy_from_slice(rest))))
+}
+
+pub(crate) type Members = BTreeMap<u64, MemberAttributes>;
+
+pub(crate) fn put_member(batch: &mut Batch, member: &MemberAttributes) {
+    let key = [MEMBER, &member.member.0.to_be_bytes()].concat();
+    batch.put(Column::Meta, &key, &member_row::encode(member));
+}
+
+pub(crate) fn load_members(view: &View) -> Result<Members, StateError> {
+    let mut members = Members::new();
+    let mut rows = view.scan(Column::Meta, MEMBER, Some(MEMBER_END));
+    while let Some((key, row)) = rows.row() {
+        let id = key[MEMBER.len()..].try_into().map(u64::from_be_bytes).map_err(|_| damaged("member"))?;
+        members.insert(id, member_row::decode(MemberId(id), row).ok_or(damaged("member"))?);
+        rows.step();
+    }
+    rows.finish()?;
+    Ok(members)
+}
+
+/// How far this member has got with removing what is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Removed {
+    /// The first event not walked yet.
+    pub next: EventId,
+    /// The newest compacted revision for which everything removable is gone.
+    pub finished: i64,
+}
+
+impl Removed {
+    pub(crate) fn load(view: &View) -> Result<Removed, StateError> {
+        let Some(row) = view.get(Column::Meta, COMPACTION)? else {
+            return Ok(Removed { next: EventId::first_of(0), finished: -1 });
+        };
+        let (next, finished) = row.split_at_checked(12).ok_or(damaged("compaction"))?;
+        let finished = finished.try_into().map(i64::from_be_bytes).map_err(|_| damaged("compaction"))?;
+        Ok(Removed { next: EventId::from_bytes(next).ok_or(damaged("compaction"))?, finished })
+    }
+
+    pub(crate) fn put(&self, batch: &mut Batch) {
+        let mut row = self.next.to_bytes().to_vec();
+        row.extend_from_slice(&self.finished.to_be_bytes());
+        batch.put(Column::Meta, COMPACTION, &row);
+    }
+}
+
+/// The applied position that a crash at this moment would leave: the log may be purged up to it.
+pub fn persisted_applied(db: &Db) -> Result<Option<LogPosition>, StateError> {
+    match db.persisted_get(Column::Meta, REGISTERS)? {
+        None => Ok(None),
+        Some(row) => Ok(Registers::decode(&row).ok_or(damaged("registers"))?.applied),
+    }
+}
+
+/// What a snapshot must say about itself, read from its own rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    pub applied: Option<LogPosition>,
+    pub membership: Option<(LogPosition, Bytes)>,
+    pub revision: Revision,
+}
+
+pub fn snapshot_info(db: &Db) -> Result<SnapshotInfo, StateError> {
+    if let Some(found) = read_format(db)?.filter(|found| *found != FORMAT_VERSION) {
+        return Err(StateError::NewerFormat { path: db.path().to_owned(), found, known: FORMAT_VERSION });
+    }
+    let view = db.view();
+    let registers = Registers::load(&view)?;
+    Ok(SnapshotInfo {
+        applied: registers.applied,
+        membership: load_membership(&view)?,
+        revision: Revision::new(registers.revision),
+    })
+}
+
+/// As [`snapshot_info`], of a checkpoint that nobody has open.
+pub fn snapshot_info_at(path: &Path) -> Result<SnapshotInfo, StateError> {
+    let small = DbOptions { block_cache_bytes: 1 << 20, write_buffer_bytes: 1 << 20 };
+    snapshot_info(&Db::open_read_only(path, &small)?)
+}
+
+/// A row that the layer above keeps beside the state, for example whose directory this is.
+pub fn local_get(db: &Db, name: &str) -> Result<Option<Bytes>, StateError> {
+    let view = db.view();
+    let row = view.get(Column::Meta, &[LOCAL, name.as_bytes()].concat())?;
+    Ok(row.map(|row| Bytes::copy_from_slice(&row)))
+}
+
+/// Durable only after the next flush.
+pub fn local_put(db: &Db, name: &str, value: &[u8]) -> Result<(), StateError> {
+    let mut batch = Batch::new(db);
+    batch.put(Column::Meta, &[LOCAL, name.as_bytes()].concat(), value);
+    Ok(db.write(batch)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_read_back_before_and_after_the_first_entry() {
+        let applied = Some(LogPosition { term: 3, node: u64::MAX, index: 9 });
+        let full = Registers { revision: 7, compacted: 2, stamp_ms: 5, applied, digest: u128::MAX - 3 };
+        for registers in [Registers::EMPTY, full] {
+            assert_eq!(Registers::decode(&registers.encode()), Some(registers));
+        }
+        assert_eq!(Registers::decode(&full.encode()[1..]), None);
+    }
+}
