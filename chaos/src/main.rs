@@ -1,1 +1,178 @@
-fn main() {}
+//! The long forms of the suites, and the line that repeats a failure.
+//!
+//! `meerkat-chaos SCENARIO [--name value …]`; without a scenario it says what there is. Every
+//! number has a default, and every run prints the command that repeats it.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use meerkat_chaos::driver::Product;
+use meerkat_chaos::scenario::{big_store, crash, fault_points, pause, snapshot, timed};
+use meerkat_chaos::{Failure, differential};
+
+const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
+
+  differential  --seed N --requests 5000 --product meerkat|etcd
+  crash         --kills 500 --seed N --product meerkat|etcd
+  faults        --action kill|eio|enospc
+  pause         --seconds 10 --rounds 5 --product meerkat|etcd
+  snapshot      --writes 200000 --value-bytes 256 --product meerkat|etcd
+  bigstore      --keys 1000000 --superseded 100000 --product meerkat|etcd
+
+  --minutes N   hard deadline of any of them (default 60)
+
+The meerkat to test is the one built beside this program, or MEERKAT_BIN.";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let Some(scenario) = args.next() else {
+        println!("{HELP}");
+        return ExitCode::FAILURE;
+    };
+    let result = match Options::parse(args) {
+        Ok(options) => start(&scenario, &options).await,
+        Err(failure) => Err(failure),
+    };
+    match result {
+        Ok(()) => {
+            println!("{scenario}: passed");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{scenario}: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
+    let deadline = Duration::from_secs(60 * options.number("minutes", 60)?);
+    match scenario {
+        "differential" => timed(scenario, deadline, compare(options)).await,
+        "crash" => timed(scenario, deadline, crash(options)).await,
+        "faults" => timed(scenario, deadline, faults(options)).await,
+        "pause" => timed(scenario, deadline, pause(options)).await,
+        "snapshot" => timed(scenario, deadline, snapshot(options)).await,
+        "bigstore" => timed(scenario, deadline, big_store(options)).await,
+        other => Err(Failure::harness(format!("there is no scenario {other:?}\n\n{HELP}"))),
+    }
+}
+
+async fn compare(options: &Options) -> Result<(), Failure> {
+    let requests = options.size("requests", 5_000)?;
+    let plan = differential::Plan { seed: options.seed()?, requests, product: options.product()? };
+    differential::run(&plan).await.map(|_| ())
+}
+
+async fn crash(options: &Options) -> Result<(), Failure> {
+    let kills = options.size("kills", 500)?;
+    let plan = crash::Plan { product: options.product()?, kills, seed: options.seed()?, flags: Vec::new() };
+    let report = crash::run(&plan).await?;
+    println!("{report:?}");
+    Ok(())
+}
+
+async fn faults(options: &Options) -> Result<(), Failure> {
+    let log_points = |point: &&fault_points::Point| point.name.starts_with("before_log");
+    match options.text("action", "kill") {
+        "kill" => fault_points::run(fault_points::POINTS, fault_points::Strike::Kill).await,
+        action @ ("eio" | "enospc") => {
+            let strike =
+                if action == "eio" { fault_points::Strike::Eio } else { fault_points::Strike::Enospc };
+            let points: Vec<_> = fault_points::POINTS.iter().filter(log_points).copied().collect();
+            fault_points::run(&points, strike).await
+        }
+        other => Err(Failure::harness(format!("--action {other:?} is not kill, eio or enospc"))),
+    }
+}
+
+async fn pause(options: &Options) -> Result<(), Failure> {
+    let plan = pause::Plan {
+        product: options.product()?,
+        pause: Duration::from_secs(options.number("seconds", 10)?),
+        rounds: options.size("rounds", 5)?,
+        serve_within: Duration::from_secs(2),
+    };
+    let report = pause::run(&plan).await?;
+    println!("{report:?}");
+    Ok(())
+}
+
+async fn snapshot(options: &Options) -> Result<(), Failure> {
+    let product = options.product()?;
+    let flags = match product {
+        Product::Meerkat => snapshot::short_log_flags(),
+        Product::Etcd => vec!["--snapshot-count=2000".to_owned()],
+    };
+    let plan = snapshot::Plan {
+        product,
+        writes: options.number("writes", 200_000)?,
+        value_bytes: options.size("value-bytes", 256)?,
+        flags,
+        rss_max_bytes: options.number("rss-max-mib", 512)? << 20,
+    };
+    snapshot::run(&plan).await.map(|_| ())
+}
+
+async fn big_store(options: &Options) -> Result<(), Failure> {
+    let plan = big_store::Plan {
+        keys: options.number("keys", 1_000_000)?,
+        superseded: options.number("superseded", 100_000)?,
+        ..big_store::Plan::full(options.product()?)
+    };
+    let report = big_store::run(&plan).await?;
+    println!("{report:?}");
+    Ok(())
+}
+
+/// `--name value` pairs.
+struct Options(BTreeMap<String, String>);
+
+impl Options {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, Failure> {
+        let mut options = BTreeMap::new();
+        while let Some(name) = args.next() {
+            let bare = name.strip_prefix("--").filter(|bare| !bare.is_empty());
+            let value = args.next();
+            match (bare, value) {
+                (Some(bare), Some(value)) => options.insert(bare.to_owned(), value),
+                _ => return Err(Failure::harness(format!("{name:?} is not --name value\n\n{HELP}"))),
+            };
+        }
+        Ok(Self(options))
+    }
+
+    fn text<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
+        self.0.get(name).map_or(default, String::as_str)
+    }
+
+    fn number(&self, name: &str, default: u64) -> Result<u64, Failure> {
+        match self.0.get(name) {
+            None => Ok(default),
+            Some(text) => {
+                text.parse().map_err(|_| Failure::harness(format!("--{name} {text:?} is not a number")))
+            }
+        }
+    }
+
+    fn size(&self, name: &str, default: usize) -> Result<usize, Failure> {
+        let number = self.number(name, default as u64)?;
+        usize::try_from(number).map_err(|_| Failure::harness(format!("--{name} {number} is too large")))
+    }
+
+    /// The given seed, or one from the clock, which the run then prints.
+    fn seed(&self) -> Result<u64, Failure> {
+        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        self.number("seed", clock.map_or(1, |since| since.as_secs()))
+    }
+
+    fn product(&self) -> Result<Product, Failure> {
+        match self.text("product", "meerkat") {
+            "meerkat" => Ok(Product::Meerkat),
+            "etcd" => Ok(Product::Etcd),
+            other => Err(Failure::harness(format!("--product {other:?} is not meerkat or etcd"))),
+        }
+    }
+}

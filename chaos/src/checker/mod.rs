@@ -1,0 +1,20 @@
+//! A history in, findings out: one file for each promise.
+//!
+//! Every checker is a plain function without I/O that returns what it found wrong, in words, and an
+//! empty list when nothing is. Each is tested with histories that are known to be bad: a checker
+//! that cannot fail proves nothing.
+
+pub mod acknowledged;
+pub mod agreement;
+pub mod linearizable;
+pub mod revision_dense;
+
+use crate::Failure;
+use crate::history::{FinalState, History};
+
+/// All promises that one history and the final state can be judged by.
+pub fn check_all(history: &History, state: &FinalState) -> Result<(), Failure> {
+    Failure::from_findings("no acknowledged write is lost", acknowledged::check(history, state))?;
+    Failure::from_findings("revisions are dense", revision_dense::check(state))?;
+    Failure::from_findings("reads and writes are linearizable", linearizable::check(history, state))
+}

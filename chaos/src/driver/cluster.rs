@@ -1,0 +1,214 @@
+//! A cluster of one product on loopback.
+//!
+//! Meerkat takes etcd's flags, so one description starts either. Everything lives in one directory,
+//! which is removed only after `finish`: a run that ended in any other way leaves logs and data,
+//! and says where.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::member::Member;
+use super::ports::Port;
+use crate::endpoint::Endpoint;
+use crate::{Failure, binary};
+
+/// How long a whole cluster may take to elect and serve at first.
+pub const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// Whose servers to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// The product.
+    Meerkat,
+    /// The control.
+    Etcd,
+}
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct ClusterSpec {
+    /// Whose servers.
+    pub product: Product,
+    /// How many.
+    pub members: usize,
+    /// The cluster token.
+    pub token: String,
+    /// Flags for every member, beyond those that name it and its peers.
+    pub flags: Vec<String>,
+}
+
+impl ClusterSpec {
+    /// A cluster with default settings.
+    pub fn new(product: Product, members: usize) -> Self {
+        Self { product, members, token: "chaos".to_owned(), flags: Vec::new() }
+    }
+
+    /// Adds flags for every member.
+    #[must_use]
+    pub fn with_flags(mut self, flags: &[&str]) -> Self {
+        self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self
+    }
+
+    /// Short election time-outs, for runs that kill leaders by the dozen.
+    #[must_use]
+    pub fn with_quick_elections(self) -> Self {
+        self.with_flags(&["--heartbeat-interval=50", "--election-timeout=500"])
+    }
+}
+
+/// A cluster and all it owns.
+#[derive(Debug)]
+pub struct Cluster {
+    members: Vec<Member>,
+    dir: Option<TempDir>,
+}
+
+impl Cluster {
+    /// Lays out a cluster; starts nothing.
+    pub fn prepare(spec: &ClusterSpec) -> Result<Self, Failure> {
+        let program = match spec.product {
+            Product::Meerkat => binary::meerkat()?,
+            Product::Etcd => binary::etcd()?,
+        };
+        let dir = tempfile::Builder::new().prefix("meerkat-chaos-").tempdir()?;
+        let mut members = Vec::with_capacity(spec.members);
+        for index in 0..spec.members {
+            let ports = (Port::take()?, Port::take()?);
+            members.push(Member::new(format!("m{index}"), program.clone(), dir.path(), ports)?);
+        }
+        let initial = initial_cluster(&members);
+        for member in &mut members {
+            let args = member_args(spec, member, &initial);
+            member.set_args(args);
+        }
+        Ok(Self { members, dir: Some(dir) })
+    }
+
+    /// Starts a cluster and waits until every member serves.
+    pub async fn start(spec: &ClusterSpec) -> Result<Self, Failure> {
+        let mut cluster = Self::prepare(spec)?;
+        for member in &mut cluster.members {
+            member.start()?;
+        }
+        cluster.wait_until_ready(START_WITHIN).await?;
+        Ok(cluster)
+    }
+
+    /// Waits until every member answers a linearizable read.
+    pub async fn wait_until_ready(&mut self, within: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + within;
+        for member in &mut self.members {
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
+            member.wait_until_ready(left).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts every member that is not running, and waits until all serve.
+    pub async fn revive(&mut self, within: Duration) -> Result<(), Failure> {
+        for member in &mut self.members {
+            if !member.is_running()? {
+                member.start()?;
+            }
+        }
+        self.wait_until_ready(within).await
+    }
+
+    /// Its members.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// One member, to act on.
+    pub fn member(&mut self, index: usize) -> &mut Member {
+        &mut self.members[index]
+    }
+
+    /// Stubs for every member, for workloads that outlive borrows of the cluster.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        self.members.iter().map(|member| member.endpoint().clone()).collect()
+    }
+
+    /// Where everything is kept.
+    pub fn dir(&self) -> &Path {
+        self.dir.as_ref().expect("the directory leaves only in finish and drop").path()
+    }
+
+    /// The member that leads: the one that says so in the highest term.
+    pub async fn leader(&self, within: Duration) -> Result<usize, Failure> {
+        let deadline = Instant::now() + within;
+        while Instant::now() < deadline {
+            let mut best: Option<(u64, usize)> = None;
+            for (index, member) in self.members.iter().enumerate() {
+                let Ok(status) = member.endpoint().status(Duration::from_millis(300)).await else { continue };
+                let own = status.header.as_ref().map_or(0, |header| header.member_id);
+                if status.leader == own && own != 0 && best.is_none_or(|(term, _)| term < status.raft_term) {
+                    best = Some((status.raft_term, index));
+                }
+            }
+            if let Some((_, index)) = best {
+                return Ok(index);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Err(Failure::broken(format!("no member leads within {within:?}")))
+    }
+
+    /// Ends a run that succeeded: nothing is left behind.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.members.clear();
+        match self.dir.take() {
+            Some(dir) => Ok(dir.close()?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Children first, so that nobody writes into a directory that is being reported.
+        self.members.clear();
+        if let Some(dir) = self.dir.take() {
+            eprintln!("logs and data are kept in {}", dir.keep().display());
+        }
+    }
+}
+
+fn initial_cluster(members: &[Member]) -> String {
+    let each: Vec<String> =
+        members.iter().map(|member| format!("{}={}", member.name(), peer_url(member))).collect();
+    each.join(",")
+}
+
+fn peer_url(member: &Member) -> String {
+    format!("http://127.0.0.1:{}", member.peer_port())
+}
+
+fn member_args(spec: &ClusterSpec, member: &Member, initial: &str) -> Vec<String> {
+    let client = format!("http://127.0.0.1:{}", member.client_port());
+    let mut args = Vec::new();
+    if spec.product == Product::Meerkat {
+        args.push("serve".to_owned());
+    }
+    args.extend([
+        format!("--name={}", member.name()),
+        format!("--data-dir={}", member.data_dir().display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={}", peer_url(member)),
+        format!("--initial-advertise-peer-urls={}", peer_url(member)),
+        format!("--initial-cluster={initial}"),
+        "--initial-cluster-state=new".to_owned(),
+        format!("--initial-cluster-token={}", spec.token),
+    ]);
+    args.extend(spec.flags.iter().cloned());
+    args
+}
+
+/// A member's data directory, by name, for tests that misplace one.
+pub fn data_dir_of(cluster: &Cluster, index: usize) -> PathBuf {
+    cluster.members()[index].data_dir().to_owned()
+}

@@ -1,0 +1,183 @@
+//! One member of a cluster under test, through all its lives.
+//!
+//! Ports, data directory and log outlive the process; a restart is the same member coming back.
+//! Whether the process runs is known by asking it, since a fault point may have ended it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use super::ports::Port;
+use super::process::{Launch, Process};
+use super::usage::{self, Usage};
+use crate::Failure;
+use crate::endpoint::Endpoint;
+
+/// How often a starting member is asked whether it serves.
+const READY_POLL: Duration = Duration::from_millis(20);
+
+/// One member.
+#[derive(Debug)]
+pub struct Member {
+    name: String,
+    program: PathBuf,
+    args: Vec<String>,
+    client: Port,
+    peer: Port,
+    data_dir: PathBuf,
+    log: PathBuf,
+    endpoint: Endpoint,
+    process: Option<Process>,
+}
+
+impl Member {
+    /// A member that has not been started. `args` are complete.
+    pub(super) fn new(
+        name: String,
+        program: PathBuf,
+        dir: &Path,
+        ports: (Port, Port),
+    ) -> Result<Self, Failure> {
+        let (client, peer) = ports;
+        let endpoint = Endpoint::on_loopback(client.number())?;
+        let data_dir = dir.join(format!("{name}.data"));
+        let log = dir.join(format!("{name}.log"));
+        Ok(Self { name, program, args: Vec::new(), client, peer, data_dir, log, endpoint, process: None })
+    }
+
+    pub(super) fn set_args(&mut self, args: Vec<String>) {
+        self.args = args;
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The stubs to talk to it.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Its client port.
+    pub fn client_port(&self) -> u16 {
+        self.client.number()
+    }
+
+    /// Its peer port.
+    pub fn peer_port(&self) -> u16 {
+        self.peer.number()
+    }
+
+    /// Where it keeps its data.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Where its output goes.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// All it has printed so far.
+    pub fn printed(&self) -> Result<String, Failure> {
+        Ok(String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned())
+    }
+
+    /// Starts it with its own arguments.
+    pub fn start(&mut self) -> Result<(), Failure> {
+        self.start_with(&[])
+    }
+
+    /// Starts it with variables added to its environment (`MEERKAT_FAULTS`, for one).
+    pub fn start_with(&mut self, env: &[(&str, &str)]) -> Result<(), Failure> {
+        if self.is_running()? {
+            return Err(Failure::harness(format!("{} is already running", self.name)));
+        }
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let launch = Launch { program: &self.program, args: self.args.clone(), env, log: &self.log };
+        self.process = Some(Process::spawn(&launch)?);
+        Ok(())
+    }
+
+    /// Whether its process is there (a paused one is).
+    pub fn is_running(&mut self) -> Result<bool, Failure> {
+        match &mut self.process {
+            None => Ok(false),
+            Some(process) => Ok(process.exited()?.is_none()),
+        }
+    }
+
+    /// `kill -9`. Killing a member that has already ended is not an error.
+    pub fn kill(&mut self) -> Result<(), Failure> {
+        match self.process.take() {
+            None => Ok(()),
+            Some(mut process) => process.kill(),
+        }
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub fn stop(&mut self, within: Duration) -> Result<ExitStatus, Failure> {
+        self.running()?.terminate()?;
+        self.wait_for_exit(within)
+    }
+
+    /// SIGSTOP.
+    pub fn pause(&self) -> Result<(), Failure> {
+        self.running()?.pause()
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) -> Result<(), Failure> {
+        self.running()?.resume()
+    }
+
+    /// Waits until the process ends by itself, and says how.
+    pub fn wait_for_exit(&mut self, within: Duration) -> Result<ExitStatus, Failure> {
+        let mut process =
+            self.process.take().ok_or_else(|| Failure::harness(format!("{} was not started", self.name)))?;
+        let status = process.wait_for_exit(within);
+        if status.is_err() {
+            self.process = Some(process);
+        }
+        status
+    }
+
+    /// Memory and processor time of its present life.
+    pub fn usage(&self) -> Result<Usage, Failure> {
+        usage::of_process(self.running()?.pid())
+    }
+
+    /// Waits until it answers a linearizable read; returns how long that took.
+    pub async fn wait_until_ready(&mut self, within: Duration) -> Result<Duration, Failure> {
+        let began = Instant::now();
+        let mut last = "nothing tried".to_owned();
+        while began.elapsed() < within {
+            if !self.is_running()? {
+                return Err(Failure::broken(format!("{} ended while starting: {}", self.name, self.tail())));
+            }
+            match self.endpoint.linearizable_probe(Duration::from_secs(1)).await {
+                Ok(_) => return Ok(began.elapsed()),
+                Err(status) => last = crate::outcome::describe(&status),
+            }
+            tokio::time::sleep(READY_POLL).await;
+        }
+        Err(Failure::broken(format!(
+            "{} does not serve after {within:?} (last answer: {last}): {}",
+            self.name,
+            self.tail()
+        )))
+    }
+
+    /// The end of its log, and where the whole is.
+    pub fn tail(&self) -> String {
+        let printed = self.printed().unwrap_or_default();
+        let lines: Vec<&str> = printed.lines().rev().take(12).collect();
+        let tail: Vec<&str> = lines.into_iter().rev().collect();
+        format!("log {}\n    {}", self.log.display(), tail.join("\n    "))
+    }
+
+    fn running(&self) -> Result<&Process, Failure> {
+        self.process.as_ref().ok_or_else(|| Failure::harness(format!("{} is not running", self.name)))
+    }
+}

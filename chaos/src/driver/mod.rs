@@ -1,0 +1,14 @@
+//! Starts, kills, pauses and restarts members as real processes on loopback.
+//!
+//! A `Cluster` owns everything it starts: its ports, its directory and its children, all of which
+//! go when it is dropped, except that the directory stays, and is named, unless the run said that
+//! it succeeded. Never signal a process through anything but its own `Process`.
+
+pub mod cluster;
+pub mod member;
+pub mod ports;
+pub mod process;
+pub mod usage;
+
+pub use cluster::{Cluster, ClusterSpec, Product};
+pub use member::Member;

@@ -1,0 +1,122 @@
+//! One member as its clients see it: the raw generated stubs over one connection.
+//!
+//! No retries, no balancing, no de-duplication: what the server said is what the caller gets. Every
+//! call has a deadline of its own, after which the outcome is unknown to this side.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use meerkat_proto::pb::admin::admin_client::AdminClient;
+use meerkat_proto::pb::admin::{StateDigestRequest, StateDigestResponse};
+use meerkat_proto::pb::etcdserver::kv_client::KvClient;
+use meerkat_proto::pb::etcdserver::maintenance_client::MaintenanceClient;
+use meerkat_proto::pb::etcdserver::{
+    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, HashKvRequest,
+    HashKvResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse,
+    TxnRequest, TxnResponse,
+};
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+use crate::Failure;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// A handle to one member; clones share its connection.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    url: String,
+    channel: Channel,
+}
+
+impl Endpoint {
+    /// The member whose client port is this one. Connects when first used, and again when broken.
+    pub fn on_loopback(port: u16) -> Result<Self, Failure> {
+        let url = format!("http://127.0.0.1:{port}");
+        let channel = tonic::transport::Endpoint::from_shared(url.clone())
+            .map_err(|error| Failure::harness(format!("bad endpoint {url}: {error}")))?
+            .connect_timeout(CONNECT_WITHIN)
+            .tcp_nodelay(true)
+            .connect_lazy();
+        Ok(Self { url, channel })
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn kv(&self) -> KvClient<Channel> {
+        KvClient::new(self.channel.clone()).max_decoding_message_size(usize::MAX)
+    }
+
+    fn maintenance(&self) -> MaintenanceClient<Channel> {
+        MaintenanceClient::new(self.channel.clone())
+    }
+
+    /// Range.
+    pub async fn range(&self, request: RangeRequest, within: Duration) -> Result<RangeResponse, Status> {
+        bounded(within, self.kv().range(request)).await
+    }
+
+    /// Put.
+    pub async fn put(&self, request: PutRequest, within: Duration) -> Result<PutResponse, Status> {
+        bounded(within, self.kv().put(request)).await
+    }
+
+    /// DeleteRange.
+    pub async fn delete(
+        &self,
+        request: DeleteRangeRequest,
+        within: Duration,
+    ) -> Result<DeleteRangeResponse, Status> {
+        bounded(within, self.kv().delete_range(request)).await
+    }
+
+    /// Txn.
+    pub async fn txn(&self, request: TxnRequest, within: Duration) -> Result<TxnResponse, Status> {
+        bounded(within, self.kv().txn(request)).await
+    }
+
+    /// Compact.
+    pub async fn compact(
+        &self,
+        request: CompactionRequest,
+        within: Duration,
+    ) -> Result<CompactionResponse, Status> {
+        bounded(within, self.kv().compact(request)).await
+    }
+
+    /// Status.
+    pub async fn status(&self, within: Duration) -> Result<StatusResponse, Status> {
+        bounded(within, self.maintenance().status(StatusRequest {})).await
+    }
+
+    /// HashKV at a revision.
+    pub async fn hash_kv(&self, revision: i64, within: Duration) -> Result<HashKvResponse, Status> {
+        bounded(within, self.maintenance().hash_kv(HashKvRequest { revision })).await
+    }
+
+    /// The rolling digest of everything applied. Meerkat only.
+    pub async fn state_digest(&self, within: Duration) -> Result<StateDigestResponse, Status> {
+        bounded(within, AdminClient::new(self.channel.clone()).state_digest(StateDigestRequest {})).await
+    }
+
+    /// The cheapest linearizable read; returns the store's revision.
+    pub async fn linearizable_probe(&self, within: Duration) -> Result<i64, Status> {
+        let request = RangeRequest { key: Bytes::from_static(b"\0"), count_only: true, ..Default::default() };
+        let answer = self.range(request, within).await?;
+        Ok(answer.header.map_or(0, |header| header.revision))
+    }
+}
+
+/// The answer within a deadline; after it, a status as a client library would make one.
+async fn bounded<T>(
+    within: Duration,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, Status> {
+    match tokio::time::timeout(within, call).await {
+        Ok(answer) => answer.map(Response::into_inner),
+        Err(_) => Err(Status::deadline_exceeded("no answer within the client's own deadline")),
+    }
+}

@@ -1,0 +1,46 @@
+//! Why a run did not pass, kept in three kinds that must never be mistaken for one another.
+//!
+//! A broken promise is the system's fault. A harness failure proves nothing about the system, and
+//! must not count as a pass either. A missing program is neither: the run did not happen.
+
+/// Why a run did not pass.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The system under test did what it promised never to do.
+    #[error("broken promise: {0}")]
+    Broken(String),
+    /// The harness could not do its part: nothing is known about the system.
+    #[error("harness failure (nothing is proved): {0}")]
+    Harness(String),
+    /// A program the run needs is not there.
+    #[error("{0}")]
+    Missing(String),
+}
+
+impl Failure {
+    /// A promise of the system did not hold.
+    pub fn broken(what: impl Into<String>) -> Self {
+        Self::Broken(what.into())
+    }
+
+    /// The harness could not do its part.
+    pub fn harness(what: impl Into<String>) -> Self {
+        Self::Harness(what.into())
+    }
+
+    /// Several findings of one checker as one failure, or nothing if there are none.
+    pub fn from_findings(promise: &str, findings: Vec<String>) -> Result<(), Self> {
+        if findings.is_empty() {
+            return Ok(());
+        }
+        // The first few findings name the fault; the rest are usually its echoes.
+        let shown: Vec<&str> = findings.iter().take(8).map(String::as_str).collect();
+        Err(Self::Broken(format!("{promise}: {} finding(s)\n  {}", findings.len(), shown.join("\n  "))))
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Harness(error.to_string())
+    }
+}

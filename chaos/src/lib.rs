@@ -1,0 +1,23 @@
+//! Breaks clusters of real processes on purpose, then proves from outside that they kept their
+//! promises.
+//!
+//! Reading order: `driver` starts, kills and pauses members; `endpoint` speaks to them through the
+//! raw generated stubs, so that no client of ours can hide a fault; `workload` makes the load and
+//! records it in a `history`; `checker` judges histories, purely; `differential` compares answers
+//! with those of real etcd; `scenario` puts these together, once, for the tests and for the long
+//! forms of the command.
+//!
+//! Links nothing of what it tests, so the same code judges an older build, or etcd as the control.
+
+pub mod binary;
+pub mod checker;
+pub mod differential;
+pub mod driver;
+pub mod endpoint;
+pub mod failure;
+pub mod history;
+pub mod outcome;
+pub mod scenario;
+pub mod workload;
+
+pub use failure::Failure;

@@ -1,0 +1,93 @@
+//! What a client may conclude from an answer: it happened, it did not, or nobody knows.
+//!
+//! A request that timed out, lost its connection or met a stopping server is `Unknown`, and stays
+//! so until the history proves otherwise. Never turn an `Unknown` into a `Failed`: a checker would
+//! then blame the system for a write that was never refused.
+
+use tonic::{Code, Status};
+
+/// What became of one request, as far as its client can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// It happened, and this was the answer.
+    Ok(T),
+    /// It was refused: it did not happen and never will.
+    Failed(String),
+    /// It may have happened, or may yet.
+    Unknown(String),
+}
+
+impl<T> Outcome<T> {
+    /// The answer, if there was one.
+    pub fn ok(&self) -> Option<&T> {
+        match self {
+            Self::Ok(answer) => Some(answer),
+            Self::Failed(_) | Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// Judges the answer to a write.
+pub fn of_write<T>(answer: Result<T, Status>) -> Outcome<T> {
+    match answer {
+        Ok(answer) => Outcome::Ok(answer),
+        Err(status) if refuses(&status) => Outcome::Failed(describe(&status)),
+        Err(status) => Outcome::Unknown(describe(&status)),
+    }
+}
+
+/// Whether a status means that the server decided not to do it. Only codes that a server sends
+/// before it proposes anything, with a text of its own, count: a transport may invent the others.
+fn refuses(status: &Status) -> bool {
+    let decided = matches!(
+        status.code(),
+        Code::InvalidArgument
+            | Code::OutOfRange
+            | Code::NotFound
+            | Code::FailedPrecondition
+            | Code::ResourceExhausted
+            | Code::PermissionDenied
+            | Code::Unauthenticated
+    );
+    decided && status.message().starts_with("etcdserver: ")
+}
+
+/// A status on one line.
+pub fn describe(status: &Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(code: Code, message: &str) -> Outcome<()> {
+        of_write(Err(Status::new(code, message)))
+    }
+
+    #[test]
+    fn a_refusal_in_the_servers_own_words_did_not_happen() {
+        assert!(matches!(
+            judged(Code::InvalidArgument, "etcdserver: key is not provided"),
+            Outcome::Failed(_)
+        ));
+        assert!(matches!(
+            judged(Code::ResourceExhausted, "etcdserver: too many requests"),
+            Outcome::Failed(_)
+        ));
+    }
+
+    #[test]
+    fn timeouts_lost_connections_and_stopping_servers_leave_it_unknown() {
+        for (code, message) in [
+            (Code::Unavailable, "etcdserver: request timed out"),
+            (Code::Unavailable, "etcdserver: leader changed"),
+            (Code::DeadlineExceeded, "context deadline exceeded"),
+            (Code::Cancelled, "operation was canceled"),
+            (Code::Unknown, "transport error"),
+            (Code::Internal, "h2 protocol error"),
+        ] {
+            assert!(matches!(judged(code, message), Outcome::Unknown(_)), "{code:?} {message}");
+        }
+    }
+}

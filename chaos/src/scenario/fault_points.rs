@@ -1,0 +1,209 @@
+//! Stops one member at each named fault point under load, brings it back, and judges.
+//!
+//! The points are the product's; the way to reach each is ours: some are passed by any write, some
+//! need an election, a purge, a compaction, or a member so far behind that it gets a snapshot. A
+//! point that is never reached fails the run: a fault that did not happen proves nothing.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use meerkat_proto::pb::etcdserver::CompactionRequest;
+
+use super::settle;
+use super::snapshot::short_log_flags;
+use crate::Failure;
+use crate::driver::{Cluster, ClusterSpec, Product};
+use crate::outcome::describe;
+use crate::workload::unique::{self, Running, Shape};
+
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const STRUCK_WITHIN: Duration = Duration::from_secs(30);
+const VICTIM: usize = 1;
+
+/// What brings a member to a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Road {
+    /// Any load.
+    Writes,
+    /// A change of leader.
+    Election,
+    /// Compactions beside the load.
+    Compactions,
+    /// Waking up behind a purged log.
+    Snapshot,
+}
+
+/// A point, how often it is passed before it strikes, and how it is reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    /// Its name.
+    pub name: &'static str,
+    /// The pass at which it strikes.
+    pub pass: u32,
+    /// What brings the member there.
+    pub road: Road,
+}
+
+const fn point(name: &'static str, pass: u32, road: Road) -> Point {
+    Point { name, pass, road }
+}
+
+/// Every fault point of the product. Passes differ, so that not every point strikes at start.
+pub const POINTS: &[Point] = &[
+    point("before_log_write", 40, Road::Writes),
+    point("before_log_sync", 25, Road::Writes),
+    point("after_log_sync", 33, Road::Writes),
+    point("before_vote_sync", 1, Road::Election),
+    point("after_vote_sync", 1, Road::Election),
+    point("before_apply_batch", 30, Road::Writes),
+    point("after_apply_batch", 45, Road::Writes),
+    point("before_state_flush", 2, Road::Writes),
+    point("after_state_flush", 2, Road::Writes),
+    point("before_purge", 1, Road::Writes),
+    point("after_purge", 1, Road::Writes),
+    point("before_snapshot_rename", 1, Road::Snapshot),
+    point("after_snapshot_rename", 1, Road::Snapshot),
+    point("before_compaction_step", 2, Road::Compactions),
+    point("after_compaction_step", 2, Road::Compactions),
+];
+
+/// What a point does when it strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// Ends the process as `kill -9` would.
+    Kill,
+    /// The step fails with EIO.
+    Eio,
+    /// The step fails with ENOSPC.
+    Enospc,
+}
+
+impl Strike {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Eio => "eio",
+            Self::Enospc => "enospc",
+        }
+    }
+
+    /// What the member's log must say for the operator to understand why it stopped.
+    fn explanation(self) -> Option<&'static str> {
+        match self {
+            Self::Kill => None,
+            Self::Eio => Some("Input/output error"),
+            Self::Enospc => Some("No space left on device"),
+        }
+    }
+}
+
+/// Walks the given points on one cluster, one after the other, under continuous load.
+pub async fn run(points: &[Point], strike: Strike) -> Result<(), Failure> {
+    let product = Product::Meerkat;
+    let flags = short_log_flags();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let spec = ClusterSpec::new(product, 3).with_quick_elections().with_flags(&flags);
+    let mut cluster = Cluster::start(&spec).await?;
+    let started_at = cluster.members()[0]
+        .endpoint()
+        .linearizable_probe(READY_WITHIN)
+        .await
+        .map_err(|status| Failure::broken(describe(&status)))?;
+    let shape = Shape { rest: Duration::ZERO, padding: 512, ..Shape::default() };
+    let load = unique::start(&cluster.endpoints(), shape, 1, Instant::now());
+    for point in points {
+        let began = Instant::now();
+        walk(&mut cluster, &load, point, strike)
+            .await
+            .map_err(|failure| Failure::broken(format!("{} {}: {failure}", point.name, strike.name())))?;
+        println!("  {}={}: struck and recovered in {:?}", point.name, strike.name(), began.elapsed());
+    }
+    let history = load.finish().await?;
+    cluster.revive(READY_WITHIN).await?;
+    settle::judge(&cluster, product, &history, started_at).await?;
+    println!("  writes (acknowledged, refused, unknown): {:?}", history.counts());
+    cluster.finish()
+}
+
+async fn walk(cluster: &mut Cluster, load: &Running, point: &Point, strike: Strike) -> Result<(), Failure> {
+    cluster.member(VICTIM).kill()?;
+    if point.road == Road::Snapshot {
+        // Enough that the others purge what the sleeper lacks.
+        load.wait_for_more(6_000, Duration::from_secs(60)).await?;
+    }
+    let printed_before = cluster.members()[VICTIM].printed()?.len();
+    let plan = format!("{}={}@{}", point.name, strike.name(), point.pass);
+    cluster.member(VICTIM).start_with(&[("MEERKAT_FAULTS", &plan)])?;
+    let status = until_struck(cluster, point).await?;
+    match strike.explanation() {
+        None if status.signal() != Some(libc::SIGKILL) => {
+            return Err(Failure::broken(format!("ended with {status} instead of being killed")));
+        }
+        None => {}
+        Some(words) => require_loud_end(cluster, printed_before, status, words)?,
+    }
+    cluster.revive(READY_WITHIN).await?;
+    load.wait_for_more(20, READY_WITHIN).await
+}
+
+/// Drives the member down its road until it ends.
+async fn until_struck(cluster: &mut Cluster, point: &Point) -> Result<std::process::ExitStatus, Failure> {
+    let deadline = Instant::now() + STRUCK_WITHIN;
+    let mut next_push = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < deadline {
+        if !cluster.member(VICTIM).is_running()? {
+            return cluster.member(VICTIM).wait_for_exit(Duration::from_secs(1));
+        }
+        if next_push < Instant::now() {
+            push(cluster, point.road).await?;
+            next_push = Instant::now() + Duration::from_secs(2);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Err(Failure::harness(format!("the point was not reached within {STRUCK_WITHIN:?}")))
+}
+
+async fn push(cluster: &mut Cluster, road: Road) -> Result<(), Failure> {
+    match road {
+        Road::Writes | Road::Snapshot => Ok(()),
+        Road::Election => unseat_leader(cluster).await,
+        Road::Compactions => compact_behind(cluster).await,
+    }
+}
+
+/// Kills the leader, whoever it is but the victim, and brings it back.
+async fn unseat_leader(cluster: &mut Cluster) -> Result<(), Failure> {
+    let leader = cluster.leader(READY_WITHIN).await?;
+    if leader != VICTIM {
+        cluster.member(leader).kill()?;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        cluster.member(leader).start()?;
+    }
+    Ok(())
+}
+
+/// Compacts to a little below the present. Refusals are fine: the load may not have moved on.
+async fn compact_behind(cluster: &Cluster) -> Result<(), Failure> {
+    let endpoint = cluster.members()[0].endpoint();
+    let Ok(revision) = endpoint.linearizable_probe(Duration::from_secs(2)).await else { return Ok(()) };
+    let request = CompactionRequest { revision: (revision - 50).max(1), physical: false };
+    let _refused = endpoint.compact(request, Duration::from_secs(2)).await.is_err();
+    Ok(())
+}
+
+/// A member that cannot keep its promise must stop with an error that names the cause.
+fn require_loud_end(
+    cluster: &Cluster,
+    printed_before: usize,
+    status: std::process::ExitStatus,
+    words: &str,
+) -> Result<(), Failure> {
+    let member = &cluster.members()[VICTIM];
+    if status.success() {
+        return Err(Failure::broken("the member ended as if nothing had happened"));
+    }
+    if !member.printed()?[printed_before..].contains(words) {
+        return Err(Failure::broken(format!("the log does not say {words:?}: {}", member.tail())));
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! Whole runs, written once: the tests run them at suite size, the command at any size.
+//!
+//! A scenario starts its own cluster, returns what it measured, and fails by returning why. Each
+//! has a hard deadline, so that nothing hangs.
+
+pub mod big_store;
+pub mod crash;
+pub mod fault_points;
+pub mod pause;
+pub mod settle;
+pub mod snapshot;
+
+use std::time::{Duration, Instant};
+
+use crate::{Failure, binary};
+
+/// Runs a scenario under a hard deadline and prints how long it took.
+pub async fn timed<T>(
+    name: &str,
+    budget: Duration,
+    scenario: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let began = Instant::now();
+    let result = match tokio::time::timeout(budget, scenario).await {
+        Ok(result) => result,
+        Err(_) => Err(Failure::harness(format!("{name} has not ended within its budget of {budget:?}"))),
+    };
+    println!("{name}: {:.1} s of {} s", began.elapsed().as_secs_f64(), budget.as_secs());
+    result
+}
+
+/// Runs a scenario to its end on a runtime of its own, for tests. Panics with the reason when it
+/// fails; prints a line when a program is missing, which in CI is a failure too.
+pub fn run_test<T>(
+    name: &str,
+    budget: Duration,
+    scenario: impl Future<Output = Result<T, Failure>>,
+) -> Option<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime can be made");
+    match runtime.block_on(timed(name, budget, scenario)) {
+        Ok(value) => Some(value),
+        Err(Failure::Missing(what)) if !binary::skips_are_failures() => {
+            println!("SKIPPED {name}: {what}");
+            None
+        }
+        Err(failure) => panic!("{name}: {failure}"),
+    }
+}
