@@ -1,3 +1,36 @@
 //! Agreement: openraft, given a log, a state machine, a network and snapshots.
+//!
+//! ```text
+//!  propose ──► RaftCore task ──► log_store (flush thread) ──► disk
+//!     ▲            │   ▲
+//!     │            │   └────── network/service ◄── peers
+//!     │            ├──► replication tasks ──► network/client ──► peers
+//!     │            ▼
+//!     └── state_machine (apply thread) ──► state, readers, events
+//! ```
+//!
+//! Promises: an outcome is only ever told after the command is durable on a majority and applied
+//! here; a linearizable read sees every write acknowledged before it; what is acknowledged
+//! survives the loss of any minority. Only this crate names openraft.
 
+mod compaction;
+mod entry;
+pub mod identity;
+mod leadership;
+mod log_keeper;
+pub mod log_store;
+mod network;
+mod node;
+mod propose;
+mod read_index;
+mod snapshot;
+mod state_machine;
 pub mod type_config;
+
+pub use leadership::{Leadership, Peer};
+pub use log_keeper::LogPolicy;
+pub use log_store::{LogOptions, LogStats};
+pub use node::{NodeOptions, RaftNode, RaftStatus, StartError};
+pub use propose::{ProposeError, Proposer};
+pub use read_index::{ReadIndexError, ReadIndexer};
+pub use state_machine::{Applied, EventSink};

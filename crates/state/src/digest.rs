@@ -10,7 +10,8 @@ use crate::mvcc::event_id::EventId;
 use meerkat_types::{LogPosition, Outcome, Refusal, Revision};
 use xxhash_rust::xxh3::xxh3_128;
 
-pub(crate) const DIGEST_VERSION: u8 = 1;
+/// Only digests of one version can be compared.
+pub const DIGEST_VERSION: u8 = 1;
 
 /// The digest after the entry at `position`. Compare only digests of the same position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

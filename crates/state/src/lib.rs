@@ -23,7 +23,7 @@ mod schema;
 mod txn;
 
 pub use applied::{Applied, LogEntry, Payload};
-pub use digest::Digest;
+pub use digest::{DIGEST_VERSION, Digest};
 pub use error::{ReadError, StateError};
 pub use machine::Machine;
 pub use mvcc::compaction::{Compactor, Progress};
@@ -33,5 +33,6 @@ pub use mvcc::history::History;
 pub use mvcc::past::Way;
 pub use reader::{Pages, Pinned, StateReader};
 pub use schema::{
-    FORMAT_VERSION, SnapshotInfo, local_get, local_put, persisted_applied, snapshot_info, snapshot_info_at,
+    FORMAT_VERSION, SnapshotInfo, local_get, local_put, persisted_applied, persisted_info, snapshot_info,
+    snapshot_info_at,
 };

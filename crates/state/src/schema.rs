@@ -139,16 +139,20 @@ pub(crate) fn put_membership(batch: &mut Batch, (position, bytes): &Membership) 
 }
 
 pub(crate) fn load_membership(view: &View) -> Result<Option<Membership>, StateError> {
-    let Some(row) = view.get(Column::Meta, MEMBERSHIP)? else {
-        return Ok(None);
-    };
-    let mut rest: &[u8] = &row;
+    match view.get(Column::Meta, MEMBERSHIP)? {
+        None => Ok(None),
+        Some(row) => decode_membership(&row).map(Some),
+    }
+}
+
+fn decode_membership(row: &[u8]) -> Result<Membership, StateError> {
+    let mut rest: &[u8] = row;
     let mut number = || {
         let bytes = take(&mut rest, 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map(u64::from_be_bytes).ok_or(damaged("membership"))
     };
     let position = LogPosition { term: number()?, node: number()?, index: number()? };
-    Ok(Some((position, Bytes::copy_from_slice(rest))))
+    Ok((position, Bytes::copy_from_slice(rest)))
 }
 
 pub(crate) type Members = BTreeMap<u64, MemberAttributes>;
@@ -201,6 +205,24 @@ pub fn persisted_applied(db: &Db) -> Result<Option<LogPosition>, StateError> {
     match db.persisted_get(Column::Meta, REGISTERS)? {
         None => Ok(None),
         Some(row) => Ok(Registers::decode(&row).ok_or(damaged("registers"))?.applied),
+    }
+}
+
+/// What a crash at this moment would leave, as a snapshot would describe itself.
+pub fn persisted_info(db: &Db) -> Result<SnapshotInfo, StateError> {
+    loop {
+        let before = db.persisted_get(Column::Meta, REGISTERS)?;
+        let membership = db.persisted_get(Column::Meta, MEMBERSHIP)?;
+        // A flush between the two reads would pair rows of two states.
+        if before != db.persisted_get(Column::Meta, REGISTERS)? {
+            continue;
+        }
+        let registers = before.map(|row| Registers::decode(&row).ok_or(damaged("registers"))).transpose()?;
+        return Ok(SnapshotInfo {
+            applied: registers.as_ref().and_then(|registers| registers.applied),
+            membership: membership.map(|row| decode_membership(&row)).transpose()?,
+            revision: registers.map_or(Revision::EMPTY_STORE, |registers| Revision::new(registers.revision)),
+        });
     }
 }
 

@@ -153,8 +153,10 @@ impl Tail {
             self.next = end;
             self.last = keep.copied();
         } else {
-            self.next = self.first;
+            // Nothing is left; the log goes on after what was purged.
             self.last = self.positions.purged;
+            self.first = self.last.map_or(0, |purged| purged.index + 1);
+            self.next = self.first;
         }
     }
 

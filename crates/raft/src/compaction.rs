@@ -1,0 +1,111 @@
+//! Compaction beside traffic: one thread that takes a bounded step, lets others work, and goes on.
+//!
+//! Woken by an applied compaction, by the start of the member (a crash in the middle resumes) and
+//! by an installed snapshot. Costs nothing while there is nothing to remove.
+
+use meerkat_state::{Compactor, Progress, StateError};
+use meerkat_types::{Revision, limits};
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Between two steps, so that deletes never take more than a small share of the disk and a core.
+const PAUSE: Duration = Duration::from_millis(10);
+
+pub struct CompactionRunner {
+    shared: Arc<Shared>,
+    finished: watch::Receiver<Revision>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+struct Shared {
+    work: Mutex<Work>,
+    woken: Condvar,
+}
+
+struct Work {
+    compactor: Arc<Compactor>,
+    pending: bool,
+    stopping: bool,
+}
+
+impl CompactionRunner {
+    pub(crate) fn start(compactor: Compactor) -> io::Result<CompactionRunner> {
+        let done = compactor.finished_revision().map_err(io::Error::other)?;
+        let (sender, finished) = watch::channel(done);
+        let work = Work { compactor: Arc::new(compactor), pending: true, stopping: false };
+        let shared = Arc::new(Shared { work: Mutex::new(work), woken: Condvar::new() });
+        let running = shared.clone();
+        let thread =
+            std::thread::Builder::new().name("compaction".into()).spawn(move || run(&running, &sender))?;
+        Ok(CompactionRunner { shared, finished, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(crate) fn wake(&self) {
+        self.shared.work.lock().pending = true;
+        self.shared.woken.notify_one();
+    }
+
+    pub(crate) fn replace(&self, compactor: Compactor) {
+        let mut work = self.shared.work.lock();
+        work.compactor = Arc::new(compactor);
+        work.pending = true;
+        self.shared.woken.notify_one();
+    }
+
+    /// Resolves when everything below `revision` that can go is gone from this member.
+    pub async fn finished(&self, revision: Revision) {
+        // An error means that the thread ended: the member is stopping, and so is the caller.
+        let _ = self.finished.clone().wait_for(|finished| revision <= *finished).await;
+    }
+
+    pub(crate) fn stop(&self) {
+        self.shared.work.lock().stopping = true;
+        self.shared.woken.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic in it was logged where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(shared: &Shared, finished: &watch::Sender<Revision>) {
+    loop {
+        let compactor = {
+            let mut work = shared.work.lock();
+            while !work.pending && !work.stopping {
+                shared.woken.wait(&mut work);
+            }
+            if work.stopping {
+                return;
+            }
+            work.pending = false;
+            work.compactor.clone()
+        };
+        match compactor.step(limits::COMPACTION_STEP_EVENTS) {
+            Ok(Progress::More) => {
+                let mut work = shared.work.lock();
+                work.pending = true;
+                if !work.stopping {
+                    shared.woken.wait_for(&mut work, PAUSE);
+                }
+            }
+            Ok(Progress::Finished(revision)) => {
+                finished.send_replace(revision);
+            }
+            Ok(Progress::Idle) => match compactor.finished_revision() {
+                Ok(revision) => drop(finished.send_replace(revision)),
+                Err(error) => return give_up(&error),
+            },
+            Err(error) => return give_up(&error),
+        }
+    }
+}
+
+/// Poisoned by a failed write: the apply thread meets the same wall and stops the member. Nothing
+/// is lost by not compacting.
+fn give_up(error: &StateError) {
+    tracing::error!(%error, "compaction stopped");
+}

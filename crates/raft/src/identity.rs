@@ -1,0 +1,207 @@
+//! Who this member is: the numbers every member computes alike, and the file that ties a data
+//! directory to one of them.
+//!
+//! Always true: the identity file is written whole before anything else of the directory, and is
+//! never changed. A directory of another member, another cluster or a newer format is refused
+//! before a byte of it is read as data.
+
+use meerkat_types::{ClusterId, MemberId};
+use sha1::{Digest, Sha1};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Version of the whole data directory's layout.
+pub const FORMAT_VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub name: String,
+    pub cluster: ClusterId,
+    pub member: MemberId,
+    /// Made at random with the directory: tells a wiped disk from the one its peers knew.
+    pub incarnation: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error(
+        "{path} is damaged ({what}); restore it from a backup, or remove the member and add it again with an empty directory"
+    )]
+    Damaged { path: PathBuf, what: String },
+    #[error(
+        "{path} was written in format {found}, and this version knows formats up to {FORMAT_VERSION}; start the newer version on it"
+    )]
+    NewerFormat { path: PathBuf, found: u32 },
+    #[error(
+        "{path} belongs to member {found:?}, not to {expected:?}; point --data-dir at this member's own directory"
+    )]
+    OtherMember { path: PathBuf, found: String, expected: String },
+    #[error(
+        "{path} belongs to member {found} of cluster {found_cluster}, but --initial-cluster and --initial-cluster-token describe member {expected} of cluster {expected_cluster}; use the directory of that cluster, or an empty one"
+    )]
+    OtherCluster {
+        path: PathBuf,
+        found: MemberId,
+        found_cluster: ClusterId,
+        expected: MemberId,
+        expected_cluster: ClusterId,
+    },
+}
+
+/// A member's id at bootstrap: from its sorted peer URLs and the cluster's token, so that every
+/// member computes the same set from the same `--initial-cluster`.
+pub fn bootstrap_member_id(peer_urls: &[String], token: &str) -> MemberId {
+    let mut urls: Vec<&str> = peer_urls.iter().map(String::as_str).collect();
+    urls.sort_unstable();
+    let mut hash = Sha1::new();
+    for url in urls {
+        hash.update(url.as_bytes());
+    }
+    hash.update(token.as_bytes());
+    MemberId(first_eight(hash))
+}
+
+/// The cluster's id: from the sorted ids of its first members.
+pub fn bootstrap_cluster_id(members: &[MemberId]) -> ClusterId {
+    let mut ids: Vec<u64> = members.iter().map(|member| member.0).collect();
+    ids.sort_unstable();
+    let mut hash = Sha1::new();
+    for id in ids {
+        hash.update(id.to_be_bytes());
+    }
+    ClusterId(first_eight(hash))
+}
+
+fn first_eight(hash: Sha1) -> u64 {
+    let digest = hash.finalize();
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    u64::from_be_bytes(first)
+}
+
+impl Identity {
+    /// Reads the identity of `member_dir`; `None` for a directory that never held a member.
+    pub fn read(member_dir: &Path) -> Result<Option<Identity>, IdentityError> {
+        let path = member_dir.join("identity");
+        match fs::read_to_string(&path) {
+            Ok(text) => parse(&path, &text).map(Some),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(IdentityError::Io { path, source }),
+        }
+    }
+
+    /// Writes the identity of a new directory, durably.
+    pub fn create(&self, member_dir: &Path) -> Result<(), IdentityError> {
+        let path = member_dir.join("identity");
+        write_durably(member_dir, "identity", self.to_text().as_bytes())
+            .map_err(|source| IdentityError::Io { path, source })
+    }
+
+    fn to_text(&self) -> String {
+        let body = format!(
+            "meerkat-format {FORMAT_VERSION}\nname {}\ncluster {:016x}\nmember {:016x}\nincarnation {:016x}\n",
+            self.name, self.cluster.0, self.member.0, self.incarnation
+        );
+        let checksum = crc32c::crc32c(body.as_bytes());
+        format!("{body}checksum {checksum:08x}\n")
+    }
+}
+
+/// Replaces `dir/name` with `content` so that a crash leaves the old file or the new one, whole.
+pub(crate) fn write_durably(dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    let temporary = dir.join(format!("{name}.tmp"));
+    let mut file = File::create(&temporary)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&temporary, dir.join(name))?;
+    // The rename itself is only durable once the directory is.
+    sync_dir(dir)
+}
+
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+fn parse(path: &Path, text: &str) -> Result<Identity, IdentityError> {
+    let damaged = |what: &str| IdentityError::Damaged { path: path.to_owned(), what: what.to_owned() };
+    let format: u32 = field(text, "meerkat-format")
+        .and_then(|value| value.parse().ok())
+        .ok_or_else(|| damaged("no format line"))?;
+    // Before the checksum: a newer format may sum up differently.
+    if format > FORMAT_VERSION {
+        return Err(IdentityError::NewerFormat { path: path.to_owned(), found: format });
+    }
+    let (body, checksum) = text.split_once("checksum ").ok_or_else(|| damaged("no checksum line"))?;
+    if format!("{:08x}", crc32c::crc32c(body.as_bytes())) != checksum.trim_end() {
+        return Err(damaged("its checksum does not match"));
+    }
+    let number = |name: &str| {
+        field(text, name)
+            .and_then(|value| u64::from_str_radix(value, 16).ok())
+            .ok_or_else(|| damaged("a number is missing"))
+    };
+    Ok(Identity {
+        name: field(text, "name").ok_or_else(|| damaged("no name"))?.to_owned(),
+        cluster: ClusterId(number("cluster")?),
+        member: MemberId(number("member")?),
+        incarnation: number("incarnation")?,
+    })
+}
+
+fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity { name: "m 1".into(), cluster: ClusterId(7), member: MemberId(u64::MAX), incarnation: 3 }
+    }
+
+    #[test]
+    fn an_identity_reads_back_as_written() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        assert_eq!(Identity::read(dir.path()).expect("reads"), None);
+        identity().create(dir.path()).expect("writes");
+        assert_eq!(Identity::read(dir.path()).expect("reads"), Some(identity()));
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_name() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let text = identity().to_text().replace("meerkat-format 1", "meerkat-format 9");
+        fs::write(dir.path().join("identity"), text).expect("writes");
+        let error = Identity::read(dir.path()).expect_err("refused");
+        assert!(matches!(error, IdentityError::NewerFormat { found: 9, .. }), "{error}");
+    }
+
+    #[test]
+    fn any_damaged_byte_is_found() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let text = identity().to_text().into_bytes();
+        for at in 0..text.len() {
+            let mut damaged = text.clone();
+            damaged[at] ^= 1;
+            fs::write(dir.path().join("identity"), damaged).expect("writes");
+            assert_ne!(Identity::read(dir.path()).ok().flatten(), Some(identity()), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn ids_depend_on_urls_and_token_but_not_on_order() {
+        let urls = |list: &[&str]| list.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>();
+        let one = bootstrap_member_id(&urls(&["http://a:1", "http://b:2"]), "t");
+        assert_eq!(one, bootstrap_member_id(&urls(&["http://b:2", "http://a:1"]), "t"));
+        assert_ne!(one, bootstrap_member_id(&urls(&["http://a:1", "http://b:2"]), "u"));
+        assert_eq!(
+            bootstrap_cluster_id(&[MemberId(1), MemberId(2)]),
+            bootstrap_cluster_id(&[MemberId(2), MemberId(1)])
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! Who leads, as this member knows it, and where members are reached.
+//!
+//! A cheap, cloneable view of openraft's published metrics. Never holds a guard on them: a held
+//! guard would block the Raft core.
+
+use crate::type_config::{PeerNode, StoredMembership, TypeConfig};
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::metrics::RaftServerMetrics;
+use openraft::type_config::alias::WatchReceiverOf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+#[derive(Clone)]
+pub struct Leadership {
+    metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
+    changes: Arc<AtomicU64>,
+}
+
+/// One member of the cluster, from the replicated membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub id: u64,
+    pub name: String,
+    pub peer_urls: Vec<String>,
+    pub learner: bool,
+}
+
+impl Leadership {
+    pub(crate) fn new(metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>) -> Leadership {
+        let leadership = Leadership { metrics, changes: Arc::default() };
+        tokio::spawn(leadership.clone().count_changes());
+        leadership
+    }
+
+    /// Runs until Raft stops.
+    async fn count_changes(mut self) {
+        let mut known = None;
+        loop {
+            let leader = self.leader();
+            if leader.is_some() && leader != known {
+                known = leader;
+                self.changes.fetch_add(1, Ordering::Relaxed);
+            }
+            if self.metrics.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// How often this member learnt of another leader than before, since start.
+    pub fn changes_seen(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    pub fn leader(&self) -> Option<u64> {
+        self.metrics.borrow_watched().current_leader
+    }
+
+    pub fn term(&self) -> u64 {
+        self.metrics.borrow_watched().vote.leader_id.term
+    }
+
+    /// Waits until a leader is known, or the time is over.
+    pub async fn wait_for_leader(&self, timeout: Duration) -> Option<u64> {
+        if let Some(leader) = self.leader() {
+            return Some(leader);
+        }
+        let mut metrics = self.metrics.clone();
+        let known = async {
+            loop {
+                // Read before waiting: a change that came first is not waited for again.
+                let leader = metrics.borrow_watched().current_leader;
+                if leader.is_some() {
+                    return leader;
+                }
+                if metrics.changed().await.is_err() {
+                    return None;
+                }
+            }
+        };
+        tokio::time::timeout(timeout, known).await.ok().flatten()
+    }
+
+    /// Resolves when the leader is no longer `than`.
+    pub(crate) async fn changed_from(&self, than: Option<u64>) {
+        let mut metrics = self.metrics.clone();
+        while metrics.borrow_watched().current_leader == than {
+            if metrics.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn node(&self, id: u64) -> Option<PeerNode> {
+        self.membership().membership().get_node(&id).cloned()
+    }
+
+    /// Every member, in ascending order of id.
+    pub fn peers(&self) -> Vec<Peer> {
+        let stored = self.membership();
+        let membership = stored.membership();
+        let learners: Vec<u64> = membership.learner_ids().collect();
+        let mut peers: Vec<Peer> = membership
+            .nodes()
+            .map(|(id, node)| Peer {
+                id: *id,
+                name: node.name.clone(),
+                peer_urls: node.peer_urls.clone(),
+                learner: learners.contains(id),
+            })
+            .collect();
+        peers.sort_by_key(|peer| peer.id);
+        peers
+    }
+
+    fn membership(&self) -> Arc<StoredMembership> {
+        self.metrics.borrow_watched().membership_config.clone()
+    }
+}

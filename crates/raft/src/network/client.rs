@@ -1,0 +1,251 @@
+//! Calls to peers, for openraft.
+//!
+//! Always true: every call ends. Unary calls have openraft's deadline; an append stream whose
+//! oldest unanswered request is older than `ANSWER_TIMEOUT` is broken off as unreachable, since
+//! such a stream has no deadline of its own and a black hole would wedge replication.
+
+use super::link::{Link, Links, Purpose};
+use super::wire;
+use crate::snapshot::StateSnapshot;
+use crate::snapshot::transfer;
+use crate::type_config::{PeerNode, TypeConfig, Vote};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use meerkat_proto::pb::peer as pb;
+use openraft::OptionalSend;
+use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderError,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::type_config::alias::SnapshotOf;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tonic::{Code, Request, Status};
+
+/// Longest wait for the answer to an append: a follower syncs its disk before it answers, and a
+/// disk that takes longer than this is as good as gone.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Sending and installing a whole state.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(600);
+
+type RpcError = RPCError<TypeConfig>;
+type AppendResults<'s> = BoxStream<'s, Result<StreamAppendResult<TypeConfig>, RpcError>>;
+
+pub(crate) struct PeerNetworkFactory {
+    pub(crate) links: Arc<Links>,
+}
+
+impl RaftNetworkFactory<TypeConfig> for PeerNetworkFactory {
+    type Network = PeerNetwork;
+
+    async fn new_client(&mut self, target: u64, node: &PeerNode) -> PeerNetwork {
+        self.network(target, node, Purpose::Append)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, node: &PeerNode) -> PeerNetwork {
+        self.network(target, node, Purpose::Heartbeat)
+    }
+
+    async fn new_snapshot_client(&mut self, target: u64, node: &PeerNode) -> PeerNetwork {
+        self.network(target, node, Purpose::Snapshot)
+    }
+}
+
+impl PeerNetworkFactory {
+    fn network(&self, target: u64, node: &PeerNode, purpose: Purpose) -> PeerNetwork {
+        PeerNetwork { links: self.links.clone(), target, node: node.clone(), purpose }
+    }
+}
+
+/// One way of reaching one peer.
+pub(crate) struct PeerNetwork {
+    links: Arc<Links>,
+    target: u64,
+    node: PeerNode,
+    purpose: Purpose,
+}
+
+impl PeerNetwork {
+    fn link(&self, purpose: Purpose) -> Result<Link, RpcError> {
+        self.links.to(self.target, &self.node, purpose).map_err(|error| Unreachable::new(&error).into())
+    }
+
+    fn failed(&self, status: &Status) -> RpcError {
+        if status.code() == Code::FailedPrecondition {
+            tracing::error!(peer = %self.node, reason = status.message(), "a peer refuses this member");
+        }
+        Unreachable::new(status).into()
+    }
+
+    async fn heartbeat(
+        &self,
+        request: AppendEntriesRequest<TypeConfig>,
+        deadline: Duration,
+    ) -> Result<StreamAppendResult<TypeConfig>, RpcError> {
+        let call = with_deadline(wire::append_to_wire(request), deadline);
+        let answer = self.link(Purpose::Heartbeat)?.heartbeat(call).await;
+        let answer = answer.map_err(|status| self.failed(&status))?.into_inner();
+        wire::append_result_from_wire(answer).map_err(|missing| Unreachable::new(&missing).into())
+    }
+
+    async fn open_append_stream<S>(&self, input: S) -> Result<AppendResults<'static>, RpcError>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
+    {
+        let unanswered = Arc::new(AtomicUsize::new(0));
+        let sent = unanswered.clone();
+        let outgoing = input.map(move |request| {
+            sent.fetch_add(1, Ordering::SeqCst);
+            wire::append_to_wire(request)
+        });
+        let mut link = self.link(Purpose::Append)?;
+        let answers = link.append(Request::new(outgoing));
+        let answers = tokio::time::timeout(ANSWER_TIMEOUT, answers)
+            .await
+            .map_err(|_| RpcError::from(Unreachable::from_string("the append stream did not open in time")))?
+            .map_err(|status| self.failed(&status))?;
+        Ok(watched(answers.into_inner(), unanswered))
+    }
+}
+
+/// The answers of an append stream, with the deadline that the stream itself lacks.
+fn watched(
+    answers: tonic::Streaming<pb::AppendResponse>,
+    unanswered: Arc<AtomicUsize>,
+) -> AppendResults<'static> {
+    futures::stream::unfold(Some((answers, unanswered)), |state| async move {
+        let (mut answers, unanswered) = state?;
+        loop {
+            let stop = |error: RpcError| Some((Err(error), None));
+            match tokio::time::timeout(ANSWER_TIMEOUT, answers.message()).await {
+                Err(_) if unanswered.load(Ordering::SeqCst) == 0 => continue,
+                Err(_) => return stop(Unreachable::from_string("no answer to an append in time").into()),
+                Ok(Err(status)) => return stop(Unreachable::new(&status).into()),
+                Ok(Ok(None)) => return None,
+                Ok(Ok(Some(answer))) => {
+                    unanswered.fetch_sub(1, Ordering::SeqCst);
+                    return match wire::append_result_from_wire(answer) {
+                        Ok(result) => Some((Ok(result), Some((answers, unanswered)))),
+                        Err(missing) => stop(Unreachable::new(&missing).into()),
+                    };
+                }
+            }
+        }
+    })
+    .boxed()
+}
+
+fn with_deadline<T>(message: T, deadline: Duration) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(deadline);
+    request
+}
+
+impl RaftNetworkV2<TypeConfig> for PeerNetwork {
+    type SnapshotData = StateSnapshot;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<TypeConfig>, RpcError> {
+        let result = self.heartbeat(rpc, option.soft_ttl()).await?;
+        Ok(AppendEntriesResponse::from(result))
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> futures::future::BoxFuture<'s, Result<AppendResults<'s>, RpcError>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
+    {
+        Box::pin(async move {
+            match self.purpose {
+                Purpose::Heartbeat => {
+                    let this = &*self;
+                    let deadline = option.soft_ttl();
+                    Ok(input.then(move |request| this.heartbeat(request, deadline)).boxed())
+                }
+                Purpose::Append | Purpose::Snapshot | Purpose::Forward => {
+                    self.open_append_stream(input).await
+                }
+            }
+        })
+    }
+
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RpcError> {
+        let call = with_deadline(wire::vote_request_to_wire(&rpc), option.soft_ttl());
+        let answer =
+            self.link(Purpose::Heartbeat)?.vote(call).await.map_err(|status| self.failed(&status))?;
+        wire::vote_response_from_wire(answer.into_inner())
+            .map_err(|missing| Unreachable::new(&missing).into())
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RpcError> {
+        let call = with_deadline(wire::vote_request_to_wire(&rpc), option.soft_ttl());
+        let answer =
+            self.link(Purpose::Heartbeat)?.pre_vote(call).await.map_err(|status| self.failed(&status))?;
+        wire::vote_response_from_wire(answer.into_inner())
+            .map_err(|missing| Unreachable::new(&missing).into())
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: SnapshotOf<TypeConfig, StateSnapshot>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let mut link = self.link(Purpose::Snapshot)?;
+        let chunks = transfer::chunks(&vote, snapshot)
+            .map_err(|error| StreamingError::from(Unreachable::<TypeConfig>::new(&error)))?;
+        let call = tokio::time::timeout(SNAPSHOT_TIMEOUT, link.install_snapshot(Request::new(chunks)));
+        let answer = tokio::select! {
+            closed = cancel => return Err(closed.into()),
+            answer = call => answer,
+        };
+        let answer = answer
+            .map_err(|_| StreamingError::from(Unreachable::from_string("the peer took too long to install")))?
+            .map_err(|status| StreamingError::from(self.failed(&status)))?;
+        let vote = wire::vote_from_wire(answer.into_inner().ballot)
+            .map_err(|missing| StreamingError::from(Unreachable::new(&missing)))?;
+        Ok(SnapshotResponse::new(vote))
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        req: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<TypeConfig>, RpcError> {
+        use pb::transfer_leader_response::Refusal;
+        let call = with_deadline(wire::transfer_to_wire(&req), option.soft_ttl());
+        let answer = self.link(Purpose::Heartbeat)?.transfer_leader(call).await;
+        let answer = answer.map_err(|status| self.failed(&status))?.into_inner();
+        let missing = |missing: wire::Missing| RpcError::from(Unreachable::new(&missing));
+        Ok(match answer.refusal {
+            None => Ok(()),
+            Some(Refusal::VoteChanged(changed)) => Err(TransferLeaderError::VoteChanged {
+                expected: wire::vote_from_wire(changed.expected).map_err(missing)?,
+                actual: wire::vote_from_wire(changed.actual).map_err(missing)?,
+            }),
+            Some(Refusal::LogNotFlushed(behind)) => Err(TransferLeaderError::LogNotFlushed {
+                expected: behind.expected.map(wire::log_id_from_wire),
+                actual: behind.actual.map(wire::log_id_from_wire),
+            }),
+        })
+    }
+}

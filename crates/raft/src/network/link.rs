@@ -1,0 +1,252 @@
+//! Connections to peers, and the proof of identity that every call carries.
+//!
+//! Always true: a call says which cluster it belongs to, who calls, who is meant and from which
+//! data directory; `Gate::check` refuses a call of a stranger before its message is read. A
+//! connection that stays silent is given up by HTTP/2 pings, so a black hole looks like a dead
+//! peer and not like a slow one.
+
+use crate::identity::Identity;
+use crate::type_config::PeerNode;
+use meerkat_proto::pb::peer::peer_client::PeerClient;
+use meerkat_types::MemberId;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+const CLUSTER: &str = "meerkat-cluster";
+const FROM: &str = "meerkat-from";
+const TO: &str = "meerkat-to";
+const INCARNATION: &str = "meerkat-incarnation";
+
+/// Entries and snapshot chunks are bounded by their senders well below this.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// A peer that answers no ping for this long is dead or behind a black hole.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a connection is for; each purpose has its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    Append,
+    Heartbeat,
+    Snapshot,
+    /// Proposals and read indexes of a follower's clients.
+    Forward,
+}
+
+pub(crate) type Link = PeerClient<InterceptedService<Channel, Signature>>;
+
+/// All connections of this member, made when first used and kept while the address stays.
+pub(crate) struct Links {
+    identity: Identity,
+    /// Never held across an await; connecting happens lazily inside the channel.
+    channels: Mutex<HashMap<(u64, Purpose), (String, Channel)>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{url} is not a usable peer URL: {reason}")]
+pub(crate) struct BadPeerUrl {
+    url: String,
+    reason: String,
+}
+
+impl Links {
+    pub(crate) fn new(identity: Identity) -> Arc<Links> {
+        Arc::new(Links { identity, channels: Mutex::new(HashMap::new()) })
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn to(&self, target: u64, node: &PeerNode, purpose: Purpose) -> Result<Link, BadPeerUrl> {
+        let url = node.peer_urls.first().cloned().unwrap_or_default();
+        let mut channels = self.channels.lock();
+        let channel = match channels.get(&(target, purpose)) {
+            Some((known, channel)) if *known == url => channel.clone(),
+            _ => {
+                let channel = connect(&url)?;
+                channels.insert((target, purpose), (url, channel.clone()));
+                channel
+            }
+        };
+        let signature = Signature::new(&self.identity, MemberId(target));
+        Ok(PeerClient::with_interceptor(channel, signature)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX))
+    }
+}
+
+/// The name is resolved at each connect, not here: containers change their addresses.
+fn connect(url: &str) -> Result<Channel, BadPeerUrl> {
+    let endpoint = Endpoint::from_shared(url.to_owned())
+        .map_err(|error| BadPeerUrl { url: url.to_owned(), reason: error.to_string() })?;
+    Ok(endpoint
+        .tcp_nodelay(true)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(8 << 20)
+        .connect_lazy())
+}
+
+/// Puts this member's proof of identity on every call.
+#[derive(Clone)]
+pub(crate) struct Signature {
+    headers: Arc<[(&'static str, MetadataValue<tonic::metadata::Ascii>); 4]>,
+}
+
+impl Signature {
+    fn new(identity: &Identity, target: MemberId) -> Signature {
+        let hex = |number: u64| {
+            MetadataValue::try_from(format!("{number:x}")).expect("hexadecimal digits are valid metadata")
+        };
+        Signature {
+            headers: Arc::new([
+                (CLUSTER, hex(identity.cluster.0)),
+                (FROM, hex(identity.member.0)),
+                (TO, hex(target.0)),
+                (INCARNATION, hex(identity.incarnation)),
+            ]),
+        }
+    }
+}
+
+impl tonic::service::Interceptor for Signature {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        for (name, value) in self.headers.iter() {
+            request.metadata_mut().insert(*name, value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Who is let in at this member's peer port.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    identity: Identity,
+    incarnations: Arc<dyn KnownIncarnations>,
+}
+
+/// Which data directory the cluster knows each member by; none before its first contact.
+pub trait KnownIncarnations: Send + Sync + 'static {
+    fn incarnation_of(&self, member: MemberId) -> Option<u64>;
+}
+
+impl Gate {
+    pub(crate) fn new(identity: Identity, incarnations: Arc<dyn KnownIncarnations>) -> Gate {
+        Gate { identity, incarnations }
+    }
+
+    pub(crate) fn check(&self, metadata: &MetadataMap) -> Result<MemberId, Status> {
+        let caller = Caller::read(metadata)
+            .ok_or_else(|| Status::failed_precondition("not a peer: the call carries no member identity"))?;
+        self.admit(&caller).map_err(|reason| {
+            tracing::warn!(from = %MemberId(caller.from), %reason, "refused a call on the peer port");
+            Status::failed_precondition(reason)
+        })?;
+        Ok(MemberId(caller.from))
+    }
+
+    fn admit(&self, caller: &Caller) -> Result<(), String> {
+        let me = &self.identity;
+        if caller.cluster != me.cluster.0 {
+            return Err(format!(
+                "cluster ID mismatch: this is cluster {}, you are of {:x}",
+                me.cluster, caller.cluster
+            ));
+        }
+        if caller.to != me.member.0 {
+            return Err(format!(
+                "member ID mismatch: this is member {}, you look for {:x}",
+                me.member, caller.to
+            ));
+        }
+        if caller.from == me.member.0 {
+            return Err(format!("member {} called itself: two processes run as one member", me.member));
+        }
+        match self.incarnations.incarnation_of(MemberId(caller.from)) {
+            Some(known) if known != caller.incarnation => Err(format!(
+                "member {:x} is known with another data directory; remove it from the cluster and add it again",
+                caller.from
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+struct Caller {
+    cluster: u64,
+    from: u64,
+    to: u64,
+    incarnation: u64,
+}
+
+impl Caller {
+    fn read(metadata: &MetadataMap) -> Option<Caller> {
+        let hex = |name| u64::from_str_radix(metadata.get(name)?.to_str().ok()?, 16).ok();
+        Some(Caller {
+            cluster: hex(CLUSTER)?,
+            from: hex(FROM)?,
+            to: hex(TO)?,
+            incarnation: hex(INCARNATION)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meerkat_types::ClusterId;
+    use tonic::service::Interceptor;
+
+    struct Pinned;
+    impl KnownIncarnations for Pinned {
+        fn incarnation_of(&self, member: MemberId) -> Option<u64> {
+            if member == MemberId(2) { Some(20) } else { None }
+        }
+    }
+
+    fn identity(cluster: u64, member: u64, incarnation: u64) -> Identity {
+        Identity { name: "m".into(), cluster: ClusterId(cluster), member: MemberId(member), incarnation }
+    }
+
+    fn check(caller: Identity, target: u64, expected: Result<u64, &str>) {
+        let gate = Gate::new(identity(1, 1, 10), Arc::new(Pinned));
+        let request = Signature::new(&caller, MemberId(target)).call(Request::new(())).expect("signs");
+        match (gate.check(request.metadata()), expected) {
+            (Ok(from), Ok(wanted)) => assert_eq!(from, MemberId(wanted)),
+            (Err(status), Err(wanted)) => assert!(status.message().contains(wanted), "{status}"),
+            (got, wanted) => panic!("{got:?}, wanted {wanted:?}"),
+        }
+    }
+
+    #[test]
+    fn peers_of_this_cluster_are_let_in() {
+        check(identity(1, 2, 20), 1, Ok(2));
+        check(identity(1, 3, 99), 1, Ok(3));
+    }
+
+    #[test]
+    fn strangers_are_refused_with_the_reason() {
+        check(identity(9, 2, 20), 1, Err("cluster ID mismatch"));
+        check(identity(1, 2, 20), 3, Err("member ID mismatch"));
+        check(identity(1, 1, 10), 1, Err("called itself"));
+        check(identity(1, 2, 21), 1, Err("another data directory"));
+    }
+
+    #[test]
+    fn a_call_without_identity_is_no_peer() {
+        let gate = Gate::new(identity(1, 1, 10), Arc::new(Pinned));
+        assert!(gate.check(Request::new(()).metadata()).is_err());
+    }
+}

@@ -1,0 +1,248 @@
+//! The peer port: what other members may ask of this one.
+//!
+//! Every call passes the gate before its message is read. Statuses made here are read by peers
+//! only; clients never see them.
+
+use super::link::{Gate, MESSAGE_BYTES_MAX};
+use super::wire;
+use crate::log_store::codec;
+use crate::propose::{Fate, Proposer};
+use crate::read_index::{ReadIndexError, ReadIndexer};
+use crate::snapshot::state_dir::StateDir;
+use crate::snapshot::transfer::Receiving;
+use crate::state_machine::{MeerkatRaft, describe};
+use crate::type_config::{EncodedProposal, LogId, SnapshotMeta, Vote};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use meerkat_proto::pb::peer as pb;
+use meerkat_proto::pb::peer::peer_server::{Peer, PeerServer};
+use meerkat_proto::pb::peer::snapshot_chunk::Part;
+use openraft::Snapshot;
+use openraft::raft::TransferLeaderError;
+use std::io;
+use tonic::{Request, Response, Status, Streaming};
+
+pub(crate) struct PeerService {
+    pub(crate) raft: MeerkatRaft,
+    pub(crate) gate: Gate,
+    pub(crate) proposer: Proposer,
+    pub(crate) reads: ReadIndexer,
+    pub(crate) state_dir: StateDir,
+}
+
+/// Why a snapshot was not received.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReceiveError {
+    #[error("the snapshot is refused: {0}")]
+    Refused(String),
+    #[error("the snapshot could not be stored: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl PeerService {
+    pub(crate) fn into_server(self) -> PeerServer<PeerService> {
+        PeerServer::new(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    async fn receive(
+        &self,
+        header: pb::SnapshotHeader,
+        mut chunks: Streaming<pb::SnapshotChunk>,
+    ) -> Result<
+        (
+            Vote,
+            Snapshot<
+                openraft::type_config::alias::CommittedLeaderIdOf<crate::type_config::TypeConfig>,
+                u64,
+                crate::type_config::PeerNode,
+                crate::snapshot::StateSnapshot,
+            >,
+        ),
+        ReceiveError,
+    > {
+        let refused = |reason: String| ReceiveError::Refused(reason);
+        let vote = wire::vote_from_wire(header.ballot).map_err(|missing| refused(missing.to_string()))?;
+        let last: Option<LogId> = header.last.map(wire::log_id_from_wire);
+        let last_membership = codec::decode_membership(&header.membership)?;
+        let dir = self.state_dir.scratch("incoming");
+        tracing::info!(files = header.files.len(), dir = %dir.display(), "receiving a snapshot");
+        let mut receiving = Receiving::begin(dir, header.files)?;
+        loop {
+            let part = match chunks.message().await {
+                Ok(Some(chunk)) => chunk.part,
+                Ok(None) => break,
+                Err(status) => {
+                    receiving.abandon();
+                    return Err(refused(format!("the sender stopped: {status}")));
+                }
+            };
+            let Some(Part::File(chunk)) = part else {
+                receiving.abandon();
+                return Err(refused("expected a piece of a file".into()));
+            };
+            // A few milliseconds of disk per chunk: off the threads that serve everybody.
+            let taken = tokio::task::spawn_blocking(move || {
+                let result = receiving.take(chunk);
+                (receiving, result)
+            });
+            let (back, result) = taken.await.map_err(|error| refused(error.to_string()))?;
+            receiving = back;
+            if let Err(error) = result {
+                receiving.abandon();
+                return Err(error);
+            }
+        }
+        let snapshot = tokio::task::spawn_blocking(move || receiving.finish());
+        let snapshot = snapshot.await.map_err(|error| refused(error.to_string()))??;
+        let meta = SnapshotMeta { last_log_id: last, last_membership };
+        Ok((vote, Snapshot { meta, snapshot }))
+    }
+}
+
+fn malformed(missing: wire::Missing) -> Status {
+    Status::invalid_argument(missing.to_string())
+}
+
+fn stopped(error: impl std::fmt::Display) -> Status {
+    Status::unavailable(format!("this member has stopped: {error}"))
+}
+
+#[tonic::async_trait]
+impl Peer for PeerService {
+    type AppendStream = BoxStream<'static, Result<pb::AppendResponse, Status>>;
+
+    async fn append(
+        &self,
+        request: Request<Streaming<pb::AppendRequest>>,
+    ) -> Result<Response<Self::AppendStream>, Status> {
+        self.gate.check(request.metadata())?;
+        // A broken or malformed input ends the stream; the leader opens another.
+        let requests = request.into_inner().filter_map(|item| {
+            let request = item
+                .map_err(|status| status.to_string())
+                .and_then(|wire| wire::append_from_wire(wire).map_err(|missing| missing.to_string()));
+            std::future::ready(Some(request))
+        });
+        let requests = requests.scan((), |(), item| {
+            std::future::ready(match item {
+                Ok(request) => Some(request),
+                Err(reason) => {
+                    tracing::debug!(%reason, "an append stream ended");
+                    None
+                }
+            })
+        });
+        let answers = self
+            .raft
+            .stream_append(requests)
+            .map(|result| result.map(wire::append_result_to_wire).map_err(stopped));
+        Ok(Response::new(answers.boxed()))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<pb::AppendRequest>,
+    ) -> Result<Response<pb::AppendResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let request = wire::append_from_wire(request.into_inner()).map_err(malformed)?;
+        let last = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
+        let answer = self.raft.append_entries(request).await.map_err(stopped)?;
+        Ok(Response::new(wire::append_result_to_wire(wire::heartbeat_result(answer, last))))
+    }
+
+    async fn vote(&self, request: Request<pb::VoteRequest>) -> Result<Response<pb::VoteResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let request = wire::vote_request_from_wire(request.into_inner()).map_err(malformed)?;
+        let answer = self.raft.vote(request).await.map_err(stopped)?;
+        Ok(Response::new(wire::vote_response_to_wire(&answer)))
+    }
+
+    async fn pre_vote(
+        &self,
+        request: Request<pb::VoteRequest>,
+    ) -> Result<Response<pb::VoteResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let request = wire::vote_request_from_wire(request.into_inner()).map_err(malformed)?;
+        let answer = self.raft.pre_vote(request).await.map_err(stopped)?;
+        Ok(Response::new(wire::vote_response_to_wire(&answer)))
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<pb::TransferLeaderRequest>,
+    ) -> Result<Response<pb::TransferLeaderResponse>, Status> {
+        use pb::transfer_leader_response::Refusal;
+        self.gate.check(request.metadata())?;
+        let request = wire::transfer_from_wire(request.into_inner()).map_err(malformed)?;
+        let refusal = match self.raft.handle_transfer_leader(request).await.map_err(stopped)? {
+            Ok(()) => None,
+            Err(TransferLeaderError::VoteChanged { expected, actual }) => {
+                Some(Refusal::VoteChanged(pb::VoteChanged {
+                    expected: Some(wire::vote_to_wire(&expected)),
+                    actual: Some(wire::vote_to_wire(&actual)),
+                }))
+            }
+            Err(TransferLeaderError::LogNotFlushed { expected, actual }) => {
+                Some(Refusal::LogNotFlushed(pb::LogNotFlushed {
+                    expected: expected.as_ref().map(wire::log_id_to_wire),
+                    actual: actual.as_ref().map(wire::log_id_to_wire),
+                }))
+            }
+        };
+        Ok(Response::new(pb::TransferLeaderResponse { refusal }))
+    }
+
+    async fn install_snapshot(
+        &self,
+        request: Request<Streaming<pb::SnapshotChunk>>,
+    ) -> Result<Response<pb::SnapshotResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let mut chunks = request.into_inner();
+        let first = chunks.message().await?.and_then(|chunk| chunk.part);
+        let Some(Part::Header(header)) = first else {
+            return Err(Status::invalid_argument("a snapshot begins with its header"));
+        };
+        let announced = header.last.map(wire::log_id_from_wire);
+        let (vote, snapshot) = self.receive(header, chunks).await.map_err(|error| {
+            tracing::warn!(%error, "a snapshot was not received");
+            Status::aborted(error.to_string())
+        })?;
+        describe::verify(&snapshot, announced).map_err(|error| {
+            tracing::error!(%error, "a received snapshot is not what was announced");
+            Status::data_loss(error.to_string())
+        })?;
+        let answer = self.raft.install_full_snapshot(vote, snapshot).await.map_err(stopped)?;
+        Ok(Response::new(pb::SnapshotResponse { ballot: Some(wire::vote_to_wire(&answer.vote)) }))
+    }
+
+    async fn propose(
+        &self,
+        request: Request<pb::ProposeRequest>,
+    ) -> Result<Response<pb::ProposeResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let proposals = request.into_inner().proposals.into_iter().map(EncodedProposal).collect();
+        let fates = self.proposer.propose_here(proposals).await;
+        let fates = fates.into_iter().map(|fate| match fate {
+            Fate::Applied => pb::ProposalFate::Applied.into(),
+            Fate::NotLeader => pb::ProposalFate::NotLeader.into(),
+            Fate::Unknown => pb::ProposalFate::Unknown.into(),
+        });
+        Ok(Response::new(pb::ProposeResponse { fates: fates.collect() }))
+    }
+
+    async fn read_index(
+        &self,
+        request: Request<pb::ReadIndexRequest>,
+    ) -> Result<Response<pb::ReadIndexResponse>, Status> {
+        use pb::read_index_response::Result as Wire;
+        self.gate.check(request.metadata())?;
+        let result = match self.reads.index_as_leader().await {
+            Ok(index) => Wire::Index(index),
+            Err(ReadIndexError::NoLeader | ReadIndexError::LeaderChanged) => Wire::NotLeader(true),
+            Err(error @ (ReadIndexError::Timeout | ReadIndexError::Stopped)) => return Err(stopped(error)),
+        };
+        Ok(Response::new(pb::ReadIndexResponse { result: Some(result) }))
+    }
+}

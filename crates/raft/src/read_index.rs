@@ -1,0 +1,181 @@
+//! Linearizable reads on any member.
+//!
+//! A read asks for an index: the log position up to which this member must have applied before it
+//! may answer. The leader gives it after a majority confirmed that it still leads, in a round that
+//! began after the read arrived. One round is outstanding per member at a time; all readers that
+//! arrive during it share the next one.
+//!
+//! Never answer a read from a round that began before the read did: that round proves nothing
+//! about writes acknowledged in between.
+
+use crate::leadership::Leadership;
+use crate::network::link::{Links, Purpose};
+use crate::state_machine::{Applied, MeerkatRaft};
+use meerkat_proto::pb::peer as pb;
+use meerkat_proto::pb::peer::read_index_response::Result as Wire;
+use openraft::ReadPolicy;
+use openraft::errors::{LinearizableReadError, RaftError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// Readers waiting for a round. Above it they wait for room before they queue.
+const READERS_MAX: usize = 16 * 1024;
+/// Pause before a failed round is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadIndexError {
+    #[error("this member knows no leader")]
+    NoLeader,
+    #[error("the leader changed during the read")]
+    LeaderChanged,
+    #[error("no majority confirmed the leader in time")]
+    Timeout,
+    #[error("this member is stopping")]
+    Stopped,
+}
+
+type Answer = Result<u64, ReadIndexError>;
+
+#[derive(Clone)]
+pub struct ReadIndexer {
+    /// Rounds wherever the leader is.
+    anywhere: mpsc::Sender<oneshot::Sender<Answer>>,
+    /// Rounds of this member as leader, for itself and for followers that ask.
+    here: mpsc::Sender<oneshot::Sender<Answer>>,
+    applied: Applied,
+    timeout: Duration,
+    failed: Arc<AtomicU64>,
+}
+
+struct Rounds {
+    raft: MeerkatRaft,
+    links: Arc<Links>,
+    leadership: Leadership,
+    timeout: Duration,
+}
+
+impl ReadIndexer {
+    pub(crate) fn start(
+        raft: MeerkatRaft,
+        links: Arc<Links>,
+        leadership: Leadership,
+        applied: Applied,
+        timeout: Duration,
+    ) -> ReadIndexer {
+        let rounds = Arc::new(Rounds { raft, links, leadership, timeout });
+        let (here, readers_here) = mpsc::channel(READERS_MAX);
+        let (anywhere, readers) = mpsc::channel(READERS_MAX);
+        tokio::spawn(serve_rounds(readers_here, rounds.clone(), async |rounds: &Rounds| rounds.lead().await));
+        let own = here.clone();
+        tokio::spawn(serve_rounds(readers, rounds, async move |rounds: &Rounds| rounds.find(&own).await));
+        ReadIndexer { anywhere, here, applied, timeout, failed: Arc::default() }
+    }
+
+    /// Returns once this member may answer a read that arrived before the call.
+    pub async fn ready_to_read(&self) -> Result<(), ReadIndexError> {
+        let ready = async {
+            let index = ask(&self.anywhere).await?;
+            self.applied.reached(index).await.map_err(|_| ReadIndexError::Stopped)
+        };
+        let result = tokio::time::timeout(self.timeout, ready).await.unwrap_or(Err(ReadIndexError::Timeout));
+        if result.is_err() {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// An index from this member as leader.
+    pub(crate) async fn index_as_leader(&self) -> Answer {
+        ask(&self.here).await
+    }
+
+    /// Reads that got no index, since start.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
+async fn ask(rounds: &mpsc::Sender<oneshot::Sender<Answer>>) -> Answer {
+    let (sender, receiver) = oneshot::channel();
+    rounds.send(sender).await.map_err(|_| ReadIndexError::Stopped)?;
+    receiver.await.map_err(|_| ReadIndexError::Stopped)?
+}
+
+/// Takes all readers that wait, runs one round for them, and answers them all.
+async fn serve_rounds<R>(mut readers: mpsc::Receiver<oneshot::Sender<Answer>>, rounds: Arc<Rounds>, round: R)
+where
+    R: AsyncFn(&Rounds) -> Answer,
+{
+    let mut sharing = Vec::new();
+    while readers.recv_many(&mut sharing, READERS_MAX).await > 0 {
+        let answer = round(&rounds).await;
+        for reader in sharing.drain(..) {
+            // A reader that gave up has nobody left to tell.
+            let _ = reader.send(answer);
+        }
+    }
+}
+
+impl Rounds {
+    /// One round as leader; a quorum that does not answer in time ends it.
+    async fn lead(&self) -> Answer {
+        match self.raft.get_read_log_id(ReadPolicy::ReadIndex).await {
+            Ok((read, _)) => Ok(read.index()),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_))) => {
+                Err(ReadIndexError::LeaderChanged)
+            }
+            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
+                Err(ReadIndexError::Timeout)
+            }
+            Err(RaftError::Fatal(_)) => Err(ReadIndexError::Stopped),
+        }
+    }
+
+    /// Rounds wherever the leader is, until one succeeds or the time is over.
+    async fn find(&self, here: &mpsc::Sender<oneshot::Sender<Answer>>) -> Answer {
+        let deadline = Instant::now() + self.timeout;
+        let mut last = ReadIndexError::Timeout;
+        while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+            let Some(leader) = self.leadership.wait_for_leader(left).await else {
+                return Err(ReadIndexError::Timeout);
+            };
+            let round = async {
+                if leader == self.links.identity().member.0 {
+                    ask(here).await
+                } else {
+                    self.ask_leader(leader, left).await
+                }
+            };
+            // A leader that falls silent is not waited for once another is known.
+            let answer = tokio::select! {
+                answer = round => answer,
+                () = self.leadership.changed_from(Some(leader)) => Err(ReadIndexError::LeaderChanged),
+            };
+            match answer {
+                Ok(index) => return Ok(index),
+                Err(ReadIndexError::Stopped) => return Err(ReadIndexError::Stopped),
+                Err(error) => last = error,
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+        Err(last)
+    }
+
+    async fn ask_leader(&self, leader: u64, within: Duration) -> Answer {
+        let node = self.leadership.node(leader).ok_or(ReadIndexError::NoLeader)?;
+        let mut link =
+            self.links.to(leader, &node, Purpose::Forward).map_err(|_| ReadIndexError::NoLeader)?;
+        let mut request = tonic::Request::new(pb::ReadIndexRequest {});
+        request.set_timeout(within);
+        match link.read_index(request).await {
+            Ok(response) => match response.into_inner().result {
+                Some(Wire::Index(index)) => Ok(index),
+                Some(Wire::NotLeader(_)) | None => Err(ReadIndexError::LeaderChanged),
+            },
+            Err(_) => Err(ReadIndexError::Timeout),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Log positions that must not be purged yet, because a snapshot that ends there is on its way.
+//!
+//! Without a pin a busy leader would purge past the snapshot while it is being sent, and the
+//! follower would need another one as soon as it had installed the first. A pin outlives its
+//! transfer by a grace time, in which the follower fetches what came after.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a finished transfer still holds the log behind it.
+const GRACE: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Default)]
+pub(crate) struct Pins {
+    shared: Arc<Mutex<Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    next: u64,
+    /// Index, and the moment from which the pin no longer counts (none while the transfer runs).
+    pins: BTreeMap<u64, (u64, Option<Instant>)>,
+}
+
+/// Held while a snapshot is being sent.
+pub(crate) struct Pin {
+    id: u64,
+    pins: Pins,
+}
+
+impl Pins {
+    pub(crate) fn hold(&self, index: u64) -> Pin {
+        let mut held = self.shared.lock();
+        let id = held.next;
+        held.next += 1;
+        held.pins.insert(id, (index, None));
+        Pin { id, pins: self.clone() }
+    }
+
+    /// The lowest pinned index, if any pin still counts at `now`.
+    pub(crate) fn lowest(&self, now: Instant) -> Option<u64> {
+        let mut held = self.shared.lock();
+        held.pins.retain(|_, (_, until)| until.is_none_or(|until| now < until));
+        held.pins.values().map(|(index, _)| *index).min()
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        if let Some((_, until)) = self.pins.shared.lock().pins.get_mut(&self.id) {
+            *until = Some(Instant::now() + GRACE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_counts_until_its_grace_is_over() {
+        let pins = Pins::default();
+        let low = pins.hold(5);
+        let high = pins.hold(9);
+        assert_eq!(pins.lowest(Instant::now()), Some(5));
+        drop(low);
+        assert_eq!(pins.lowest(Instant::now()), Some(5));
+        assert_eq!(pins.lowest(Instant::now() + GRACE + Duration::from_secs(1)), Some(9));
+        drop(high);
+        assert_eq!(pins.lowest(Instant::now() + 2 * GRACE + Duration::from_secs(1)), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! The one thread that changes the state.
+//!
+//! Steps for a batch, in this order and nowhere else: wait until the local log is durable up to
+//! the batch's last entry; apply it in one engine write; let readers see it; publish the events;
+//! raise the watermark; answer the proposers. So nobody hears "done" before it is visible, and the
+//! state on disk is never ahead of the log, except by an installed snapshot.
+
+use super::applied::AppliedMark;
+use super::describe;
+use crate::compaction::CompactionRunner;
+use crate::log_store::DurableLog;
+use crate::propose::Waiters;
+use crate::snapshot::StateSnapshot;
+use crate::snapshot::pins::Pins;
+use crate::snapshot::state_dir::StateDir;
+use crate::type_config::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
+use meerkat_engine::{Db, DbOptions};
+use meerkat_state::{Compactor, LogEntry, Machine, StateReader};
+use meerkat_types::{EventBatch, Outcome, RequestId};
+use openraft::Snapshot;
+use openraft::type_config::alias::SnapshotOf;
+use parking_lot::Mutex;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+pub(crate) enum Job {
+    Apply { entries: Vec<Entry>, done: oneshot::Sender<io::Result<()>> },
+    Install { meta: SnapshotMeta, snapshot: StateSnapshot, done: oneshot::Sender<io::Result<()>> },
+}
+
+/// Where applied revisions go, in order, each once. Must only note and return: it runs on the
+/// apply thread.
+pub trait EventSink: Send + 'static {
+    fn publish(&mut self, batch: EventBatch);
+    /// The state was replaced; revisions up to the reader's current one will not be published.
+    fn jumped(&mut self);
+}
+
+/// What the apply thread shares with the rest of the member.
+pub(crate) struct Shared {
+    pub(crate) reader: StateReader,
+    pub(crate) state_dir: StateDir,
+    pub(crate) pins: Pins,
+    pub(crate) compaction: CompactionRunner,
+    /// Raft runs: from then on, a snapshot that is asked for will be sent.
+    pub(crate) started: AtomicBool,
+    /// Nanoseconds and batches spent applying, for metrics.
+    pub(crate) apply_nanos: AtomicU64,
+    pub(crate) apply_batches: AtomicU64,
+    /// The database of the current state. Replaced by an install; held only to clone it.
+    db: Mutex<Db>,
+    applied: Mutex<(Option<LogId>, StoredMembership)>,
+}
+
+impl Shared {
+    pub(crate) fn db(&self) -> Db {
+        self.db.lock().clone()
+    }
+
+    pub(crate) fn applied_state(&self) -> (Option<LogId>, StoredMembership) {
+        self.applied.lock().clone()
+    }
+
+    /// Where the state on disk ends, without forcing anything there.
+    pub(crate) fn flushed(&self) -> io::Result<Option<SnapshotMeta>> {
+        let info = meerkat_state::persisted_info(&self.db()).map_err(describe::fatal)?;
+        if info.applied.is_none() {
+            return Ok(None);
+        }
+        describe::snapshot_meta(&info).map(Some)
+    }
+
+    /// Brings all applied entries to the disk; says where the state on disk then ends.
+    pub(crate) fn flush(&self) -> io::Result<SnapshotMeta> {
+        self.db().flush().map_err(io::Error::other)?;
+        self.flushed()?.ok_or_else(|| io::Error::other("nothing was applied yet"))
+    }
+
+    /// Files for a follower, with the log behind them pinned.
+    pub(crate) fn checkpoint(&self) -> io::Result<SnapshotOf<TypeConfig, StateSnapshot>> {
+        let dir = self.state_dir.scratch("outgoing");
+        // Before the checkpoint is taken, so that nothing after it can be purged meanwhile.
+        let pin = self.pins.hold(self.applied_state().0.map_or(0, |applied| applied.index));
+        self.db().checkpoint(&dir).map_err(io::Error::other)?;
+        let snapshot = StateSnapshot::files(dir.clone(), Some(pin));
+        let info = meerkat_state::snapshot_info_at(&dir).map_err(describe::fatal)?;
+        Ok(Snapshot { meta: describe::snapshot_meta(&info)?, snapshot })
+    }
+}
+
+pub(crate) struct ApplyThread {
+    machine: Machine,
+    shared: Arc<Shared>,
+    durable: DurableLog,
+    waiters: Arc<Waiters>,
+    mark: AppliedMark,
+    events: Box<dyn EventSink>,
+    db_options: DbOptions,
+}
+
+/// What the thread needs from outside.
+pub(crate) struct ApplyParts {
+    pub(crate) durable: DurableLog,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) events: Box<dyn EventSink>,
+    pub(crate) db_options: DbOptions,
+}
+
+impl ApplyThread {
+    /// Opens the state and starts the thread; `jobs` ends it when all its senders are gone.
+    pub(crate) fn start(
+        state_dir: StateDir,
+        reader: StateReader,
+        parts: ApplyParts,
+        jobs: mpsc::Receiver<Job>,
+    ) -> io::Result<(Arc<Shared>, super::Applied, std::thread::JoinHandle<()>)> {
+        let (db, machine) = open(&state_dir.current()?, &parts.db_options, &reader)?;
+        let (mark, applied) = AppliedMark::new(machine.applied().map_or(0, |at| at.index));
+        let compaction = CompactionRunner::start(Compactor::new(db.clone()))?;
+        let shared = Arc::new(Shared {
+            reader,
+            state_dir,
+            pins: Pins::default(),
+            compaction,
+            started: AtomicBool::new(false),
+            apply_nanos: AtomicU64::new(0),
+            apply_batches: AtomicU64::new(0),
+            db: Mutex::new(db),
+            applied: Mutex::new(applied_state(&machine)?),
+        });
+        let ApplyParts { durable, waiters, events, db_options } = parts;
+        let mut thread =
+            ApplyThread { machine, shared: shared.clone(), durable, waiters, mark, events, db_options };
+        let handle = std::thread::Builder::new().name("apply".into()).spawn(move || thread.run(&jobs))?;
+        Ok((shared, applied, handle))
+    }
+
+    fn run(&mut self, jobs: &mpsc::Receiver<Job>) {
+        while let Ok(job) = jobs.recv() {
+            let (done, result) = match job {
+                Job::Apply { entries, done } => (done, self.apply(entries)),
+                Job::Install { meta, snapshot, done } => (done, self.install(&meta, &snapshot)),
+            };
+            let failed = result.is_err();
+            if let Err(error) = &result {
+                tracing::error!(%error, "the state can not be changed any more; this member stops");
+            }
+            // openraft stops on the error; if it is gone already there is nobody to tell.
+            let _ = done.send(result);
+            if failed {
+                return;
+            }
+        }
+    }
+
+    fn apply(&mut self, entries: Vec<Entry>) -> io::Result<()> {
+        let Some(last) = entries.last().map(|entry| entry.log_id) else { return Ok(()) };
+        // Committed by others is not yet durable here. Without this the state could be flushed
+        // with entries that the log loses in a crash.
+        self.durable.wait_durable(&last)?;
+        let began = Instant::now();
+        let decoded = entries.into_iter().map(describe::log_entry).collect::<io::Result<Vec<_>>>()?;
+        let (entries, ids): (Vec<LogEntry>, Vec<Option<RequestId>>) = decoded.into_iter().unzip();
+        let applied = self.machine.apply(&entries).map_err(describe::fatal)?;
+        self.note_applied()?;
+        let mut outcomes: Vec<(RequestId, Outcome)> = Vec::with_capacity(applied.len());
+        let mut compacted = false;
+        for (applied, id) in applied.into_iter().zip(ids) {
+            if let Some(batch) = applied.events {
+                self.events.publish(batch);
+            }
+            if let (Some(outcome), Some(id)) = (applied.outcome, id) {
+                compacted |= matches!(outcome, Outcome::Compact(_));
+                outcomes.push((id, outcome));
+            }
+        }
+        self.mark.raise(last.index);
+        self.waiters.deliver(outcomes.into_iter());
+        if compacted {
+            self.shared.compaction.wake();
+        }
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.shared.apply_nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.shared.apply_batches.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn install(&mut self, meta: &SnapshotMeta, snapshot: &StateSnapshot) -> io::Result<()> {
+        let Some(incoming) = snapshot.dir() else {
+            return Err(io::Error::other("a state that is only described cannot be installed"));
+        };
+        tracing::info!(last = ?meta.last_log_id, "installing a snapshot");
+        let dir = self.shared.state_dir.replace_with(incoming)?;
+        let (db, machine) = open(&dir, &self.db_options, &self.shared.reader)?;
+        self.shared.compaction.replace(Compactor::new(db.clone()));
+        self.machine = machine;
+        *self.shared.db.lock() = db;
+        self.note_applied()?;
+        self.events.jumped();
+        if let Some(last) = meta.last_log_id {
+            self.durable.raise(last);
+            self.mark.raise(last.index);
+        }
+        Ok(())
+    }
+
+    fn note_applied(&self) -> io::Result<()> {
+        *self.shared.applied.lock() = applied_state(&self.machine)?;
+        Ok(())
+    }
+}
+
+fn open(dir: &Path, options: &DbOptions, reader: &StateReader) -> io::Result<(Db, Machine)> {
+    let db = Db::open(dir, options).map_err(io::Error::other)?;
+    let machine = Machine::open(db.clone(), reader).map_err(describe::fatal)?;
+    Ok((db, machine))
+}
+
+fn applied_state(machine: &Machine) -> io::Result<(Option<LogId>, StoredMembership)> {
+    let applied = machine.applied().as_ref().map(describe::log_id);
+    let membership = machine.membership();
+    Ok((applied, describe::membership(membership.as_ref().map(|(_, bytes)| bytes.as_ref()))?))
+}

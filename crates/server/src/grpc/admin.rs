@@ -1,0 +1,37 @@
+//! Our own admin service: what proves members equal beyond etcd's hashes.
+
+use meerkat_proto::pb::admin as pb;
+use meerkat_proto::pb::admin::admin_server::Admin;
+use meerkat_raft::RaftNode;
+use std::sync::Arc;
+use tonic::{Request, Response, Status};
+
+pub(crate) struct AdminService {
+    raft: Arc<RaftNode>,
+}
+
+impl AdminService {
+    pub(crate) fn new(raft: Arc<RaftNode>) -> AdminService {
+        AdminService { raft }
+    }
+}
+
+#[tonic::async_trait]
+impl Admin for AdminService {
+    async fn state_digest(
+        &self,
+        _request: Request<pb::StateDigestRequest>,
+    ) -> Result<Response<pb::StateDigestResponse>, Status> {
+        let reader = self.raft.reader();
+        let digest = reader.digest();
+        Ok(Response::new(pb::StateDigestResponse {
+            member_id: self.raft.member_id().0,
+            log_term: digest.position.map_or(0, |at| at.term),
+            log_index: digest.position.map_or(0, |at| at.index),
+            revision: digest.revision.get(),
+            compacted_revision: reader.compacted_revision().get(),
+            digest: bytes::Bytes::copy_from_slice(&digest.bytes),
+            digest_version: u32::from(meerkat_state::DIGEST_VERSION),
+        }))
+    }
+}

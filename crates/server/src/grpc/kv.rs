@@ -1,0 +1,187 @@
+//! The KV service: convert, check, propose or read, answer.
+
+use super::header::Headers;
+use super::range_stream;
+use super::status;
+use crate::config::Config;
+use futures::stream::BoxStream;
+use meerkat_proto::convert;
+use meerkat_proto::pb::etcdserver as pb;
+use meerkat_proto::pb::etcdserver::kv_server::Kv;
+use meerkat_raft::RaftNode;
+use meerkat_state::{ReadError, StateReader};
+use meerkat_types::{
+    Command, Consistency, DeleteRange, KeyRange, Outcome, Put, RangeAnswer, RangeQuery, TxnOp,
+};
+use prost::Message;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tonic::{Request, Response, Status};
+
+/// What etcd's internal request weighs above the client's message: its header and two tags. Counted
+/// in, so that the largest value that fits is the same here and there.
+const INTERNAL_REQUEST_BYTES: usize = 18;
+
+/// A page this short is read where the request is served; a longer one goes to a thread that may
+/// block.
+const INLINE_KEYS_MAX: usize = 64;
+
+/// Long reads at once. More would only take the processors from everybody else.
+const LONG_READS_MAX: usize = 8;
+
+#[derive(Clone)]
+pub(crate) struct KvService {
+    raft: Arc<RaftNode>,
+    headers: Headers,
+    long_reads: Arc<Semaphore>,
+    max_txn_ops: usize,
+    max_request_bytes: usize,
+}
+
+impl KvService {
+    pub(crate) fn new(raft: Arc<RaftNode>, headers: Headers, config: &Config) -> KvService {
+        KvService {
+            raft,
+            headers,
+            long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)),
+            max_txn_ops: config.max_txn_ops,
+            max_request_bytes: config.max_request_bytes,
+        }
+    }
+
+    /// Refuses what would make too large a log entry; `bytes` is the client's message.
+    fn check_size(&self, bytes: usize) -> Result<(), Status> {
+        if self.max_request_bytes < bytes + INTERNAL_REQUEST_BYTES {
+            return Err(status::etcd(meerkat_proto::error_text::EtcdError::RequestTooLarge));
+        }
+        Ok(())
+    }
+
+    async fn propose(&self, command: Command) -> Result<Outcome, Status> {
+        // The client's message was measured already; our own encoding may differ by a little.
+        let bytes_max = self.max_request_bytes.saturating_mul(2);
+        let outcome = self.raft.proposer().propose(command, bytes_max).await;
+        match outcome.map_err(|error| status::propose(&error))? {
+            Outcome::Refused(refusal) => Err(status::refused(&refusal)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    async fn become_fresh(&self, consistency: Consistency) -> Result<(), Status> {
+        match consistency {
+            Consistency::Serializable => Ok(()),
+            Consistency::Linearizable => self.raft.reads().ready_to_read().await.map_err(status::read_index),
+        }
+    }
+
+    async fn read(&self, query: RangeQuery) -> Result<RangeAnswer, Status> {
+        if is_short(&query) {
+            return self.raft.reader().range(&query).map_err(|error| status::read(&error));
+        }
+        self.read_long(move |reader| reader.range(&query)).await
+    }
+
+    async fn read_long<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&StateReader) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, Status> {
+        // Never closed, so waiting cannot fail.
+        let _turn = self.long_reads.acquire().await;
+        let reader = self.raft.reader().clone();
+        let read = tokio::task::spawn_blocking(move || read(&reader));
+        read.await.map_err(|error| status::worker_lost(&error))?.map_err(|error| status::read(&error))
+    }
+}
+
+fn is_short(query: &RangeQuery) -> bool {
+    let few =
+        matches!(query.keys, KeyRange::One(_)) || query.limit.is_some_and(|limit| limit <= INLINE_KEYS_MAX);
+    few && query.at.is_none() && query.bounds.is_unbounded() && query.sort == meerkat_types::Sort::BY_KEY
+}
+
+/// A read-only transaction is as fresh as its freshest part; an empty one reads nothing.
+fn txn_consistency(txn: &meerkat_types::Txn) -> Consistency {
+    let linearizable = txn
+        .operations()
+        .any(|op| matches!(op, TxnOp::Range(query) if query.consistency == Consistency::Linearizable));
+    if linearizable { Consistency::Linearizable } else { Consistency::Serializable }
+}
+
+#[tonic::async_trait]
+impl Kv for KvService {
+    async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
+        let query = RangeQuery::try_from(request.into_inner()).map_err(status::bad_request)?;
+        self.become_fresh(query.consistency).await?;
+        let answer = self.read(query).await?;
+        Ok(Response::new(convert::answer::range(self.headers.at(answer.revision), answer)))
+    }
+
+    async fn put(&self, request: Request<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
+        let wire = request.into_inner();
+        let bytes = wire.encoded_len();
+        let put = Put::try_from(wire).map_err(status::bad_request)?;
+        self.check_size(bytes)?;
+        let Outcome::Put(done) = self.propose(Command::Put(put)).await? else {
+            return Err(status::mismatched_outcome());
+        };
+        Ok(Response::new(convert::answer::put(self.headers.at(done.revision), done)))
+    }
+
+    async fn delete_range(
+        &self,
+        request: Request<pb::DeleteRangeRequest>,
+    ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
+        let wire = request.into_inner();
+        let bytes = wire.encoded_len();
+        let delete = DeleteRange::try_from(wire).map_err(status::bad_request)?;
+        self.check_size(bytes)?;
+        let Outcome::DeleteRange(done) = self.propose(Command::DeleteRange(delete)).await? else {
+            return Err(status::mismatched_outcome());
+        };
+        Ok(Response::new(convert::answer::delete_range(self.headers.at(done.revision), done)))
+    }
+
+    async fn txn(&self, request: Request<pb::TxnRequest>) -> Result<Response<pb::TxnResponse>, Status> {
+        let wire = request.into_inner();
+        let bytes = wire.encoded_len();
+        let txn = convert::txn::txn(wire, self.max_txn_ops).map_err(status::bad_request)?;
+        let done = if txn.is_read_only() {
+            self.become_fresh(txn_consistency(&txn)).await?;
+            self.read_long(move |reader| reader.read_txn(&txn)).await?
+        } else {
+            self.check_size(bytes)?;
+            let Outcome::Txn(done) = self.propose(Command::Txn(txn)).await? else {
+                return Err(status::mismatched_outcome());
+            };
+            done
+        };
+        Ok(Response::new(convert::answer::txn(self.headers.at(done.revision), done)))
+    }
+
+    async fn compact(
+        &self,
+        request: Request<pb::CompactionRequest>,
+    ) -> Result<Response<pb::CompactionResponse>, Status> {
+        let (compact, physical) = convert::kv::compaction(request.into_inner());
+        let Outcome::Compact(revision) = self.propose(Command::Compact(compact)).await? else {
+            return Err(status::mismatched_outcome());
+        };
+        if physical {
+            self.raft.compaction().finished(compact.revision).await;
+        }
+        Ok(Response::new(pb::CompactionResponse { header: Some(self.headers.at(revision)) }))
+    }
+
+    type RangeStreamStream = BoxStream<'static, Result<pb::RangeStreamResponse, Status>>;
+
+    async fn range_stream(
+        &self,
+        request: Request<pb::RangeRequest>,
+    ) -> Result<Response<Self::RangeStreamStream>, Status> {
+        let query = convert::kv::range_stream(request.into_inner()).map_err(status::bad_request)?;
+        self.become_fresh(query.consistency).await?;
+        let pinned = self.raft.reader().pin();
+        let header = self.headers.at(pinned.current_revision());
+        range_stream::chunks(&pinned, &query, header, self.max_request_bytes).map(Response::new)
+    }
+}

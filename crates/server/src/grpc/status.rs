@@ -1,0 +1,106 @@
+//! Every error of ours to its gRPC status: the only place a `Status` is made for clients.
+//!
+//! Clients match on code and text, so both come from one table (`meerkat_proto::error_text`). No
+//! match here has a wildcard arm: a new error does not compile until someone has chosen its status.
+
+use meerkat_proto::convert::BadRequest;
+use meerkat_proto::error_text::EtcdError;
+use meerkat_raft::{ProposeError, ReadIndexError};
+use meerkat_state::ReadError;
+use meerkat_types::Refusal;
+use tonic::{Code, Status};
+
+pub(crate) fn etcd(error: EtcdError) -> Status {
+    Status::new(error.code(), error.message())
+}
+
+pub(crate) fn bad_request(error: BadRequest) -> Status {
+    Status::new(error.code(), error.to_string())
+}
+
+pub(crate) fn refused(refusal: &Refusal) -> Status {
+    etcd(match refusal {
+        Refusal::KeyNotFound => EtcdError::KeyNotFound,
+        Refusal::LeaseNotFound => EtcdError::LeaseNotFound,
+        Refusal::Compacted { .. } => EtcdError::Compacted,
+        Refusal::Future { .. } => EtcdError::FutureRev,
+        Refusal::OtherIncarnation { .. } => EtcdError::MemberExist,
+    })
+}
+
+pub(crate) fn propose(error: &ProposeError) -> Status {
+    match error {
+        ProposeError::Overloaded => etcd(EtcdError::TooManyRequests),
+        ProposeError::TooLarge { .. } => etcd(EtcdError::RequestTooLarge),
+        // What etcd says of a proposal that no leader ever took.
+        ProposeError::NoLeader => Status::new(Code::DeadlineExceeded, "context deadline exceeded"),
+        ProposeError::Timeout => etcd(EtcdError::Timeout),
+        ProposeError::Stopped => etcd(EtcdError::Stopped),
+    }
+}
+
+pub(crate) fn read_index(error: ReadIndexError) -> Status {
+    etcd(match error {
+        ReadIndexError::NoLeader => EtcdError::NoLeader,
+        ReadIndexError::LeaderChanged => EtcdError::LeaderChanged,
+        ReadIndexError::Timeout => EtcdError::Timeout,
+        ReadIndexError::Stopped => EtcdError::Stopped,
+    })
+}
+
+pub(crate) fn read(error: &ReadError) -> Status {
+    match error {
+        ReadError::Refused(refusal) => refused(refusal),
+        // Another member's disk may answer: a read may be tried again there.
+        ReadError::State(error) => unreadable(error),
+    }
+}
+
+/// This member's disk fails its readers.
+pub(crate) fn unreadable(error: &dyn std::error::Error) -> Status {
+    tracing::error!(%error, "a read failed on this member's disk");
+    Status::new(Code::Unavailable, format!("this member cannot read its state: {error}"))
+}
+
+/// A worker thread died under a request.
+pub(crate) fn worker_lost(error: &tokio::task::JoinError) -> Status {
+    tracing::error!(%error, "a request's worker was lost");
+    Status::new(Code::Internal, format!("the request's worker was lost: {error}"))
+}
+
+/// Our own state machine answered one command with another's outcome.
+pub(crate) fn mismatched_outcome() -> Status {
+    Status::new(Code::Internal, "the outcome does not fit the command; report this as a bug")
+}
+
+/// A method of the API that this version does not have yet.
+pub(crate) fn not_yet(method: &str) -> Status {
+    Status::new(Code::Unimplemented, format!("{method} is not supported in this version"))
+}
+
+pub(crate) fn unknown_action(what: &str) -> Status {
+    Status::new(Code::InvalidArgument, format!("etcdserver: unknown {what}"))
+}
+
+pub(crate) fn unknown_service(path: &str) -> Status {
+    let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    Status::new(Code::Unimplemented, format!("unknown service {service}"))
+}
+
+pub(crate) fn unknown_health_service() -> Status {
+    Status::new(Code::NotFound, "unknown service")
+}
+
+pub(crate) fn unknown_method(path: &str) -> Status {
+    let mut parts = path.trim_start_matches('/').splitn(2, '/');
+    let (service, method) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    Status::new(Code::Unimplemented, format!("unknown method {method} for service {service}"))
+}
+
+/// In the words of the library that etcd's clients know.
+pub(crate) fn message_too_large(bytes: &str, max: usize) -> Status {
+    Status::new(
+        Code::ResourceExhausted,
+        format!("grpc: received message larger than max ({bytes} vs. {max})"),
+    )
+}

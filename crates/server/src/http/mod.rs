@@ -1,0 +1,94 @@
+//! Plain HTTP on the client port and on the metrics port: health, version, metrics.
+
+mod checks;
+
+use crate::metrics::Metrics;
+use crate::version::{CLUSTER_VERSION, SERVER_VERSION, STORAGE_VERSION};
+use axum::Router;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use checks::{Check, Query};
+use meerkat_raft::RaftNode;
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub(crate) struct HttpState {
+    pub(crate) raft: Arc<RaftNode>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Answers GET only; anything else is 405.
+pub(crate) fn router(state: HttpState) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .route("/livez", get(livez))
+        .route("/livez/{check}", get(livez_one))
+        .route("/readyz", get(readyz))
+        .route("/readyz/{check}", get(readyz_one))
+        .route("/version", get(version))
+        .route("/metrics", get(metrics))
+        .with_state(state)
+}
+
+async fn health(State(state): State<HttpState>, RawQuery(query): RawQuery) -> Response {
+    let query = Query::parse(query.as_deref().unwrap_or_default());
+    let problem = checks::health(&state.raft, query.serializable).await;
+    state.metrics.count_health(problem.is_none());
+    let (code, healthy, reason) = match &problem {
+        None => (StatusCode::OK, "true", ""),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, "false", reason.as_str()),
+    };
+    let body = serde_json::json!({ "health": healthy, "reason": reason }).to_string();
+    (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response()
+}
+
+async fn livez(State(state): State<HttpState>, RawQuery(query): RawQuery) -> Response {
+    report(&state.raft, "livez", checks::LIVE, query.as_deref()).await
+}
+
+async fn readyz(State(state): State<HttpState>, RawQuery(query): RawQuery) -> Response {
+    report(&state.raft, "readyz", checks::READY, query.as_deref()).await
+}
+
+async fn livez_one(state: State<HttpState>, Path(name): Path<String>, query: RawQuery) -> Response {
+    one(state, "livez", checks::LIVE, &name, query).await
+}
+
+async fn readyz_one(state: State<HttpState>, Path(name): Path<String>, query: RawQuery) -> Response {
+    one(state, "readyz", checks::READY, &name, query).await
+}
+
+async fn one(
+    State(state): State<HttpState>,
+    path: &str,
+    checks: &[Check],
+    name: &str,
+    RawQuery(query): RawQuery,
+) -> Response {
+    match checks.iter().find(|check| check.name() == name) {
+        Some(check) => report(&state.raft, path, &[*check], query.as_deref()).await,
+        None => (StatusCode::NOT_FOUND, "404 page not found\n").into_response(),
+    }
+}
+
+async fn report(raft: &Arc<RaftNode>, path: &str, all: &[Check], query: Option<&str>) -> Response {
+    let query = Query::parse(query.unwrap_or_default());
+    let report = checks::run(raft, all, &query).await;
+    let code = if report.passed { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = report.text(path, query.verbose);
+    (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response()
+}
+
+async fn version() -> Response {
+    let body = format!(
+        "{{\"etcdserver\":\"{SERVER_VERSION}\",\"etcdcluster\":\"{CLUSTER_VERSION}\",\"storage\":\"{STORAGE_VERSION}\"}}"
+    );
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn metrics(State(state): State<HttpState>) -> Response {
+    let body = state.metrics.render(&state.raft);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], body).into_response()
+}

@@ -1,0 +1,171 @@
+//! What Prometheus is told, under the names that dashboards made for etcd use.
+//!
+//! Values are read when asked for, from counters that their owners keep anyway; nothing here is on
+//! the path of a request but one increment per health check.
+
+use crate::config::Config;
+use crate::version::{CLUSTER_VERSION, SERVER_VERSION};
+use meerkat_raft::RaftNode;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) struct Metrics {
+    quota_backend_bytes: u64,
+    health_success: AtomicU64,
+    health_failures: AtomicU64,
+}
+
+/// The text format, one metric after the other.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn metric(&mut self, name: &str, kind: &str, help: &str, samples: &[(&str, f64)]) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            let _ = writeln!(self.0, "{name}{labels} {value}");
+        }
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.metric(name, "gauge", help, &[("", value)]);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.metric(name, "counter", help, &[("", value as f64)]);
+    }
+
+    /// `buckets` as upper bound and count of that bucket alone.
+    fn histogram(&mut self, name: &str, help: &str, buckets: impl Iterator<Item = (f64, u64)>, sum: f64) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} histogram");
+        let mut total = 0;
+        for (bound, count) in buckets {
+            total += count;
+            if bound.is_finite() {
+                let _ = writeln!(self.0, "{name}_bucket{{le=\"{bound}\"}} {total}");
+            }
+        }
+        let _ =
+            writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {total}\n{name}_sum {sum}\n{name}_count {total}");
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new(config: &Config) -> Metrics {
+        Metrics {
+            quota_backend_bytes: config.quota_backend_bytes.unwrap_or(0),
+            health_success: AtomicU64::new(0),
+            health_failures: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn count_health(&self, healthy: bool) {
+        let counter = if healthy { &self.health_success } else { &self.health_failures };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn render(&self, raft: &RaftNode) -> String {
+        let mut page = Page::default();
+        self.server(&mut page, raft);
+        disk(&mut page, raft);
+        store(&mut page, raft);
+        page.0
+    }
+
+    fn server(&self, page: &mut Page, raft: &RaftNode) {
+        let status = raft.status();
+        let me = raft.member_id();
+        let flag = |on: bool| if on { 1.0 } else { 0.0 };
+        page.gauge("etcd_server_has_leader", "Whether a leader is known.", flag(status.leader.is_some()));
+        page.gauge("etcd_server_is_leader", "Whether this member leads.", flag(status.leader == Some(me)));
+        page.gauge("etcd_server_is_learner", "Whether this member is a learner.", flag(status.learner));
+        page.metric("etcd_server_id", "gauge", "This member.", &[(&format!("{{server_id=\"{me}\"}}"), 1.0)]);
+        let version = format!("{{server_version=\"{SERVER_VERSION}\"}}");
+        page.metric("etcd_server_version", "gauge", "The etcd release that is matched.", &[(&version, 1.0)]);
+        let cluster = format!("{{cluster_version=\"{CLUSTER_VERSION}\"}}");
+        page.metric("etcd_cluster_version", "gauge", "The cluster's version.", &[(&cluster, 1.0)]);
+        let changes = raft.leadership().changes_seen();
+        page.counter("etcd_server_leader_changes_seen_total", "Leader changes seen.", changes);
+        page.counter(
+            "etcd_server_proposals_failed_total",
+            "Proposals without outcome.",
+            raft.proposer().failed(),
+        );
+        let pending = raft.proposer().pending() as f64;
+        page.gauge("etcd_server_proposals_pending", "Proposals awaiting their outcome.", pending);
+        let committed = status.committed_index as f64;
+        page.gauge("etcd_server_proposals_committed_total", "Committed log index.", committed);
+        page.gauge("etcd_server_proposals_applied_total", "Applied log index.", status.applied_index as f64);
+        page.counter("etcd_server_read_indexes_failed_total", "Reads without index.", raft.reads().failed());
+        let quota = self.quota_backend_bytes as f64;
+        page.gauge("etcd_server_quota_backend_bytes", "The quota that is configured.", quota);
+        let health = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        page.counter("etcd_server_health_success", "Health checks passed.", health(&self.health_success));
+        page.counter("etcd_server_health_failures", "Health checks failed.", health(&self.health_failures));
+    }
+}
+
+fn disk(page: &mut Page, raft: &RaftNode) {
+    let log = raft.log_stats();
+    page.histogram(
+        "etcd_disk_wal_fsync_duration_seconds",
+        "Syncs of the write-ahead log.",
+        log.sync_buckets(),
+        log.sync_time().as_secs_f64(),
+    );
+    page.counter("etcd_disk_wal_write_bytes_total", "Bytes written to the log.", log.bytes());
+    page.counter("meerkat_log_appends_total", "Entries appended to the log.", log.appends());
+    page.counter("meerkat_log_syncs_total", "Syncs of the log; appends share them.", log.syncs());
+    let (nanos, batches) = raft.apply_time();
+    page.counter("meerkat_apply_batches_total", "Batches applied.", batches);
+    page.gauge("meerkat_apply_seconds_total", "Time spent applying.", nanos as f64 / 1e9);
+}
+
+fn store(page: &mut Page, raft: &RaftNode) {
+    let db = raft.database();
+    if let Ok(size) = db.approximate_size() {
+        page.gauge(
+            "etcd_mvcc_db_total_size_in_bytes",
+            "Bytes of the state on disk.",
+            size.total_bytes as f64,
+        );
+        page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of live data.", size.live_bytes as f64);
+    }
+    if let Ok(memory) = db.memory_usage() {
+        page.gauge("meerkat_write_buffer_bytes", "Unflushed state.", memory.write_buffer_bytes as f64);
+        page.gauge("meerkat_block_cache_bytes", "Cached state.", memory.block_cache_bytes as f64);
+    }
+    if let Ok(stats) = db.stats() {
+        let stopped = if stats.write_stopped { 1.0 } else { 0.0 };
+        page.gauge(
+            "meerkat_write_stopped",
+            "Whether the engine refuses writes until it has compacted.",
+            stopped,
+        );
+        page.counter(
+            "meerkat_engine_background_errors_total",
+            "Failed background work.",
+            stats.background_errors,
+        );
+    }
+    let reader = raft.reader();
+    let revision = reader.current_revision().get() as f64;
+    page.gauge("etcd_debugging_mvcc_current_revision", "The store's revision.", revision);
+    let compacted = reader.compacted_revision().get() as f64;
+    page.gauge("etcd_debugging_mvcc_compact_revision", "The compacted revision.", compacted);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_of_a_histogram_add_up() {
+        let mut page = Page::default();
+        page.histogram("h", "Help.", [(0.5, 2), (1.0, 1), (f64::INFINITY, 4)].into_iter(), 9.5);
+        let expected = "# HELP h Help.\n# TYPE h histogram\nh_bucket{le=\"0.5\"} 2\nh_bucket{le=\"1\"} 3\n\
+                        h_bucket{le=\"+Inf\"} 7\nh_sum 9.5\nh_count 7\n";
+        assert_eq!(page.0, expected);
+    }
+}

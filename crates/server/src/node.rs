@@ -1,0 +1,244 @@
+//! A member from start to stop: assembly in dependency order, shutdown in the reverse.
+
+use crate::config::{Config, ConfigError, InitialClusterState, MemberUrl};
+use crate::grpc;
+use crate::http::{self, HttpState};
+use crate::listen::{self, ListenError};
+use crate::metrics::Metrics;
+use crate::publish::publish;
+use meerkat_engine::DbOptions;
+use meerkat_raft::identity::{Identity, IdentityError};
+use meerkat_raft::{EventSink, LogPolicy, NodeOptions, RaftNode, StartError};
+use meerkat_types::{EventBatch, Refusal};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tonic::service::Routes;
+
+/// How long requests in flight may take to finish once the member is told to stop.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(
+        "--initial-cluster-state=existing with an empty data directory: joining a running cluster is not supported in this version; start all members of a new cluster with --initial-cluster-state=new"
+    )]
+    CannotJoin,
+    #[error("a listener failed: {0}")]
+    Serve(String),
+    #[error(
+        "the write-ahead log failed: {0}; nothing that was acknowledged is lost: mend the disk and start again"
+    )]
+    LogFailed(String),
+    #[error("raft stopped: {0}")]
+    RaftFailed(String),
+    #[error("the cluster refuses this member: {0}")]
+    Refused(Refusal),
+}
+
+/// Runs a member until `shutdown` resolves or it cannot go on.
+pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    let member_dir = config.data_dir.join("member");
+    if Identity::read(&member_dir)?.is_none() {
+        config.verify_bootstrap()?;
+        if config.initial_cluster_state == InitialClusterState::Existing {
+            return Err(RunError::CannotJoin);
+        }
+    }
+    // Ports first: a port in use is found before the disk is touched.
+    let client_listeners = listen::bind(&config.listen_client_urls).await?;
+    let peer_listeners = listen::bind(&config.listen_peer_urls).await?;
+    let metrics_listeners = listen::bind(&config.listen_metrics_urls).await?;
+    let raft = Arc::new(RaftNode::start(node_options(&config, member_dir), Box::new(NoWatchers)).await?);
+    let metrics = Arc::new(Metrics::new(&config));
+    let (stop, stopping) = watch::channel(false);
+    let mut servers = JoinSet::new();
+    let peer_routes = Routes::new(raft.peer_service());
+    for listener in peer_listeners {
+        servers.spawn(serve(listener, peer_server(), peer_routes.clone(), stopping.clone()));
+    }
+    let http_state = HttpState { raft: raft.clone(), metrics: metrics.clone() };
+    // One port for gRPC and for plain HTTP, told apart by path.
+    let routes = grpc::router(&raft, &config).merge(http::router(http_state.clone()));
+    let routes = Routes::from(routes.fallback(grpc::unknown_service));
+    for listener in client_listeners {
+        servers.spawn(serve(listener, client_server(&config), routes.clone(), stopping.clone()));
+    }
+    for listener in metrics_listeners {
+        let routes = Routes::from(http::router(http_state.clone()));
+        servers.spawn(serve(listener, client_server(&config), routes, stopping.clone()));
+    }
+    tracing::info!(member = %raft.member_id(), cluster = %raft.cluster_id(), "serving client traffic");
+    let result = live(&raft, &config, &mut servers, shutdown).await;
+    let _ = stop.send(true);
+    drain(&mut servers).await;
+    // The servers' tasks held the other handles; the last one takes the member apart.
+    drop((routes, peer_routes, http_state));
+    match Arc::try_unwrap(raft) {
+        Ok(raft) => raft.stop().await,
+        Err(_) => tracing::warn!(
+            "requests were still running at shutdown; the log is safe, the state was not flushed"
+        ),
+    }
+    tracing::info!("stopped");
+    result
+}
+
+/// Waits for the end: asked for, or forced.
+async fn live(
+    raft: &Arc<RaftNode>,
+    config: &Config,
+    servers: &mut JoinSet<Result<(), RunError>>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let mut log_failed = raft.log_failed();
+    let urls = config.advertise_client_urls.iter().map(MemberUrl::to_string).collect();
+    let mut publishing = tokio::spawn(publish(raft.clone(), urls));
+    let mut published = false;
+    let result = tokio::select! {
+        () = shutdown => {
+            tracing::info!("told to stop");
+            Ok(())
+        }
+        reason = log_failed.wait_for(Option::is_some) => {
+            Err(RunError::LogFailed(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
+        }
+        reason = raft.failed() => Err(RunError::RaftFailed(reason)),
+        Some(ended) = servers.join_next() => Err(match ended {
+            Ok(Err(error)) => error,
+            Ok(Ok(())) => RunError::Serve("it ended by itself".to_owned()),
+            Err(error) => RunError::Serve(error.to_string()),
+        }),
+        refusal = until_refused(&mut publishing, &mut published) => Err(RunError::Refused(refusal)),
+    };
+    if !published {
+        publishing.abort();
+        let _ = publishing.await;
+    }
+    if let Err(error) = &result {
+        tracing::error!(%error, "this member cannot go on");
+    }
+    result
+}
+
+/// Resolves only when the cluster refuses this member.
+async fn until_refused(
+    publishing: &mut tokio::task::JoinHandle<Result<(), Refusal>>,
+    published: &mut bool,
+) -> Refusal {
+    let outcome = publishing.await;
+    *published = true;
+    match outcome {
+        Ok(Err(refusal)) => refusal,
+        Ok(Ok(())) => {
+            // The line that harnesses written for etcd wait for.
+            tracing::info!("ready to serve client requests");
+            std::future::pending().await
+        }
+        Err(error) => {
+            tracing::error!(%error, "publishing this member failed");
+            std::future::pending().await
+        }
+    }
+}
+
+async fn drain(servers: &mut JoinSet<Result<(), RunError>>) {
+    let drained = tokio::time::timeout(DRAIN_TIMEOUT, async { while servers.join_next().await.is_some() {} });
+    if drained.await.is_err() {
+        tracing::warn!("requests still ran after {DRAIN_TIMEOUT:?}; they are cut off");
+        servers.shutdown().await;
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    mut server: tonic::transport::Server,
+    routes: Routes,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<(), RunError> {
+    let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
+    let stopped = async move {
+        let _ = stopping.wait_for(|stop| *stop).await;
+    };
+    server
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(incoming, stopped)
+        .await
+        .map_err(|error| RunError::Serve(error.to_string()))
+}
+
+fn client_server(config: &Config) -> tonic::transport::Server {
+    tonic::transport::Server::builder()
+        .accept_http1(true)
+        .tcp_nodelay(true)
+        .max_concurrent_streams(config.max_concurrent_streams)
+        // As etcd: idle connections are pinged after two hours, and given up after 20 s.
+        .http2_keepalive_interval(Some(Duration::from_secs(2 * 60 * 60)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .initial_stream_window_size(Some(1 << 20))
+        .initial_connection_window_size(Some(4 << 20))
+}
+
+fn peer_server() -> tonic::transport::Server {
+    tonic::transport::Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(Duration::from_secs(5)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(5)))
+        .initial_stream_window_size(Some(4 << 20))
+        .initial_connection_window_size(Some(8 << 20))
+}
+
+fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions {
+    let election_timeout = Duration::from_millis(config.election_timeout_ms);
+    let mut initial_cluster: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, url) in &config.initial_cluster {
+        initial_cluster.entry(name.clone()).or_default().push(url.to_string());
+    }
+    let tuning = &config.tuning;
+    let bytes = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    NodeOptions {
+        name: config.name.clone(),
+        member_dir,
+        wal_dir: config.wal_dir.clone(),
+        initial_cluster,
+        cluster_token: config.initial_cluster_token.clone(),
+        heartbeat_interval: Duration::from_millis(config.heartbeat_interval_ms),
+        election_timeout,
+        pre_vote: config.pre_vote,
+        // etcd's budget: 5 s for disk and queues, and time for two elections.
+        request_timeout: Duration::from_secs(5) + 2 * election_timeout,
+        policy: LogPolicy {
+            flush_log_bytes: tuning.flush_log_bytes,
+            flush_entries: config.snapshot_count.max(1),
+            flush_interval: Duration::from_millis(tuning.flush_interval_ms),
+            keep_entries: tuning.snapshot_keep_entries,
+        },
+        log_segment_bytes: tuning.log_segment_bytes,
+        log_cache_bytes: bytes(tuning.log_cache_bytes),
+        no_fsync: config.unsafe_no_fsync,
+        db: DbOptions {
+            block_cache_bytes: bytes(tuning.block_cache_bytes),
+            write_buffer_bytes: bytes(tuning.write_buffer_bytes),
+        },
+    }
+}
+
+/// The watch service does not exist yet, so nobody is owed an event.
+struct NoWatchers;
+
+impl EventSink for NoWatchers {
+    fn publish(&mut self, _batch: EventBatch) {}
+    fn jumped(&mut self) {}
+}
