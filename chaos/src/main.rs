@@ -50,12 +50,12 @@ async fn main() -> ExitCode {
 async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
     let deadline = Duration::from_secs(60 * options.number("minutes", 60)?);
     match scenario {
-        "differential" => timed(scenario, deadline, compare(options)).await,
-        "crash" => timed(scenario, deadline, crash(options)).await,
-        "faults" => timed(scenario, deadline, faults(options)).await,
-        "pause" => timed(scenario, deadline, pause(options)).await,
-        "snapshot" => timed(scenario, deadline, snapshot(options)).await,
-        "bigstore" => timed(scenario, deadline, big_store(options)).await,
+        "differential" => timed(scenario, deadline, Box::pin(compare(options))).await,
+        "crash" => timed(scenario, deadline, Box::pin(crash(options))).await,
+        "faults" => timed(scenario, deadline, Box::pin(faults(options))).await,
+        "pause" => timed(scenario, deadline, Box::pin(pause(options))).await,
+        "snapshot" => timed(scenario, deadline, Box::pin(snapshot(options))).await,
+        "bigstore" => timed(scenario, deadline, Box::pin(big_store(options))).await,
         other => Err(Failure::harness(format!("there is no scenario {other:?}\n\n{HELP}"))),
     }
 }

@@ -4,7 +4,7 @@
 //! which is removed only after `finish`: a run that ended in any other way leaves logs and data,
 //! and says where.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -206,9 +206,4 @@ fn member_args(spec: &ClusterSpec, member: &Member, initial: &str) -> Vec<String
     ]);
     args.extend(spec.flags.iter().cloned());
     args
-}
-
-/// A member's data directory, by name, for tests that misplace one.
-pub fn data_dir_of(cluster: &Cluster, index: usize) -> PathBuf {
-    cluster.members()[index].data_dir().to_owned()
 }

@@ -100,6 +100,20 @@ impl Member {
         Ok(())
     }
 
+    /// Starts it with some of its flags changed, for tests of what it must refuse. Each change is a
+    /// whole `--flag=value`; the next plain start is as before.
+    pub fn start_changed(&mut self, changes: &[String]) -> Result<(), Failure> {
+        let original = self.args.clone();
+        for change in changes {
+            let flag = change.split_inclusive('=').next().unwrap_or(change);
+            self.args.retain(|arg| !arg.starts_with(flag));
+            self.args.push(change.clone());
+        }
+        let started = self.start();
+        self.args = original;
+        started
+    }
+
     /// Whether its process is there (a paused one is).
     pub fn is_running(&mut self) -> Result<bool, Failure> {
         match &mut self.process {

@@ -47,7 +47,7 @@ pub struct Report {
 pub fn short_log_flags() -> Vec<String> {
     [
         "--snapshot-count=2000",
-        "--meerkat-snapshot-keep-entries=500",
+        "--snapshot-catchup-entries=500",
         "--meerkat-log-segment-bytes=262144",
         "--meerkat-flush-log-bytes=262144",
         "--meerkat-flush-interval-ms=200",
