@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::ledger::{Batch, Completion, Ledger};
 use super::segment::file_name;
 use super::stats::LogStats;
-use super::writer::{Step, Write};
+use super::writer::{Create, Step, Write};
 use meerkat_engine::fault;
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -90,14 +90,7 @@ impl Flusher {
         let mut created = Vec::new();
         for step in std::mem::take(&mut batch.steps) {
             match step {
-                Step::Create { header, len } => {
-                    // The next segment's existence says that this one is complete.
-                    self.sync_segment().map_err(while_doing("syncing a full segment"))?;
-                    let made = self.disk.create(&file_name(header.number), len, &header.encode());
-                    let file = made.map_err(while_doing("making a segment"))?;
-                    created.push((header.number, file.clone()));
-                    self.file = Some(file);
-                }
+                Step::Create(create) => created.push(self.create(create)?),
                 Step::Write(write) => self.write(write).map_err(while_doing("writing"))?,
             }
         }
@@ -110,6 +103,18 @@ impl Flusher {
             ledger.synced(batch);
         }
         Ok(())
+    }
+
+    fn create(&mut self, create: Create) -> Result<(u64, Arc<dyn LogFile>), Failure> {
+        // The next segment's existence says that this one is complete.
+        self.sync_segment().map_err(while_doing("syncing a full segment"))?;
+        let (number, len, last_sequence) = (create.number, create.len, create.last_sequence());
+        let made = self.disk.create(&file_name(number), len, &create.head(self.synced));
+        let file = made.map_err(while_doing("making a segment"))?;
+        self.file = Some(file.clone());
+        self.written = last_sequence;
+        self.synced = last_sequence;
+        Ok((number, file))
     }
 
     fn write(&mut self, mut write: Write) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! Records are taken in order until one is not whole. What that means depends on what follows:
 //!
 //! * Only zeros: the log ends here.
-//! * In the last segment, with no later mark that speaks for it: a write the crash cut short. Pages
+//! * In the last segment, behind its head, with no later mark that speaks for it: a write the crash cut short. Pages
 //!   of one write may reach the disk in any order, so whole records behind the hole prove nothing.
 //!   It was never acknowledged; it is cut off, durably, before anything new is written.
 //! * Anything else: it had been synced, and is damaged. The log is refused, with the place named;
@@ -104,7 +104,7 @@ impl Scan<'_> {
                     );
                     return Err(refuse(format!("log segment {}: {why}", self.describe(number))));
                 }
-                Found::Nothing if bytes[at..].iter().all(|byte| *byte == 0) => break at,
+                Found::Nothing if is_zeros(&bytes[at..]) && at >= header.head_bytes as usize => break at,
                 Found::Nothing => break self.broken(file, &bytes, at, &header, is_last, "missing")?,
                 Found::Broken(why) => break self.broken(file, &bytes, at, &header, is_last, why)?,
             }
@@ -199,6 +199,10 @@ impl Scan<'_> {
             let why = format!("the record at offset {at} is damaged ({why}), though a later segment exists");
             return Err(self.refuse_file(number, &why));
         }
+        if at < header.head_bytes as usize {
+            let why = format!("the record at offset {at}, in the head of the segment, is damaged ({why})");
+            return Err(self.refuse_file(number, &why));
+        }
         if let Some(proof) = later_mark(bytes, at, header.salt, self.next_sequence) {
             let why = format!(
                 "the record at offset {at} is damaged ({why}), though the mark at offset {proof} says it was synced"
@@ -255,6 +259,10 @@ fn later_mark(bytes: &[u8], at: usize, salt: u64, sequence: u64) -> Option<usize
             _ => false,
         }
     })
+}
+
+fn is_zeros(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 fn refuse(text: String) -> io::Error {

@@ -3,7 +3,11 @@
 //! The header names the cluster and the member the log belongs to, so that a directory moved or
 //! restored to the wrong place is refused before a single record of it counts. It also carries the
 //! segment's salt and the sequence of its first record; the latter shows when the end of the
-//! segment before it is missing. A segment has its whole header from the moment it has its name.
+//! segment before it is missing.
+//!
+//! A segment has its whole head from the moment it has its name: the header, a mark, and the vote,
+//! purge position and commit position of that moment. It is made in one durable step, so a crash
+//! can never leave a segment that stands for older ones without what they knew.
 
 use super::disk::LogFile;
 use std::io;
@@ -27,6 +31,8 @@ pub struct SegmentHeader {
     pub first_sequence: u64,
     /// Random; seeds every record's checksum.
     pub salt: u64,
+    /// Where the head ends. What is before this offset was durable before the segment had a name.
+    pub head_bytes: u32,
 }
 
 impl SegmentHeader {
@@ -34,6 +40,7 @@ impl SegmentHeader {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.head_bytes.to_le_bytes());
         let numbers = [self.cluster_id, self.member_id, self.number, self.first_sequence, self.salt];
         for (i, number) in numbers.into_iter().enumerate() {
             bytes[16 + i * 8..24 + i * 8].copy_from_slice(&number.to_le_bytes());
@@ -69,6 +76,7 @@ impl SegmentHeader {
             number: number(2),
             first_sequence: number(3),
             salt: number(4),
+            head_bytes: u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")),
         })
     }
 }
@@ -149,7 +157,7 @@ mod tests {
     use super::*;
 
     const HEADER: SegmentHeader =
-        SegmentHeader { cluster_id: 1, member_id: 2, number: 3, first_sequence: 4, salt: 5 };
+        SegmentHeader { cluster_id: 1, member_id: 2, number: 3, first_sequence: 4, salt: 5, head_bytes: 88 };
 
     #[test]
     fn a_header_reads_back() {

@@ -2,8 +2,8 @@
 //!
 //! What it makes is a list of [`Step`]s that the flush thread carries out in order. Every write
 //! begins with a mark whose number only the flush thread can know (what is synced by then), so room
-//! is left for it. Every segment begins with the vote, the purge position and the commit position
-//! of that moment, so that the segments before it can go once their entries are purged.
+//! is left for it. Every segment is made with the vote, the purge position and the commit position
+//! of that moment in its head, so that the segments before it can go once their entries are purged.
 //! Positions given out here are final: a step that is taken must be carried out or the log is lost.
 
 use super::LogOptions;
@@ -22,8 +22,29 @@ pub struct Positions {
 }
 
 pub enum Step {
-    Create { header: SegmentHeader, len: u64 },
+    Create(Create),
     Write(Write),
+}
+
+/// A new segment, with its head.
+pub struct Create {
+    pub number: u64,
+    pub len: u64,
+    /// The header, then what a [`Write`] holds.
+    header: SegmentHeader,
+    records: Write,
+}
+
+impl Create {
+    pub fn last_sequence(&self) -> u64 {
+        self.records.last_sequence
+    }
+
+    /// The bytes the file begins with.
+    pub fn head(mut self, synced: u64) -> Vec<u8> {
+        self.records.fill_mark(synced);
+        [&self.header.encode()[..], &self.records.bytes].concat()
+    }
 }
 
 /// One write to one segment.
@@ -150,25 +171,38 @@ impl Writer {
     }
 
     fn roll(&mut self, len: usize, positions: &Positions) -> Opened {
-        let least = SEGMENT_HEADER_BYTES + MARK_BYTES + positions_bytes(positions) + record_bytes(len);
+        let head = SEGMENT_HEADER_BYTES + MARK_BYTES + positions_bytes(positions);
+        let least = head + MARK_BYTES + record_bytes(len);
         let number = self.place.number + 1;
         let salt = rand::random();
+        let first_sequence = self.next_sequence;
         self.place = Place {
             number,
             salt,
             offset: SEGMENT_HEADER_BYTES as u64,
             len: self.segment_bytes.max(least as u64),
         };
+        self.open = false;
+        self.ensure_open();
+        self.put_positions(positions);
+        self.open = false;
+        assert_eq!(self.place.offset, head as u64, "a head is as long as it was said to be");
+        let Some(Step::Write(records)) = self.steps.pop() else {
+            unreachable!("just opened");
+        };
         let header = SegmentHeader {
             cluster_id: self.cluster_id,
             member_id: self.member_id,
             number,
-            first_sequence: self.next_sequence,
+            first_sequence,
             salt,
+            head_bytes: u32::try_from(head).expect("a few hundred bytes"),
         };
-        self.steps.push(Step::Create { header, len: self.place.len });
-        self.open = false;
-        self.ensure_open();
+        self.steps.push(Step::Create(Create { number, len: self.place.len, header, records }));
+        Opened { number, salt }
+    }
+
+    fn put_positions(&mut self, positions: &Positions) {
         if let Some(vote) = &positions.vote {
             self.put_here(Kind::Vote, codec::VOTE_BYTES, |out| codec::put_vote(out, vote));
         }
@@ -180,7 +214,6 @@ impl Writer {
             let len = codec::optional_log_id_bytes(committed);
             self.put_here(Kind::Committed, len, |out| codec::put_optional_log_id(out, committed));
         }
-        Opened { number, salt }
     }
 
     fn ensure_open(&mut self) {
