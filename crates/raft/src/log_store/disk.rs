@@ -61,8 +61,10 @@ impl FsDisk {
     /// Makes the directory if it is missing, and removes what an interrupted `create` left.
     pub fn open(dir: &Path) -> io::Result<FsDisk> {
         std::fs::create_dir_all(dir)?;
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            File::open(parent)?.sync_all()?;
+        match dir.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => File::open(".")?.sync_all()?,
+            Some(parent) => File::open(parent)?.sync_all()?,
+            None => {}
         }
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK_NAME))?;
         match lock.try_lock() {
