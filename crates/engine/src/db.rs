@@ -52,7 +52,8 @@ impl Db {
         std::fs::create_dir_all(path).map_err(|error| open_error(path, &error.to_string()))?;
         let cache = Cache::new_lru_cache(options.block_cache_bytes);
         let families = options::columns(options, &cache);
-        let raw = DB::open_cf_descriptors(&options::database(options), path, families)
+        let raw = options::database(options)
+            .and_then(|database| DB::open_cf_descriptors(&database, path, families))
             .map_err(|error| open_error(path, &error.to_string()))?;
         Ok(Db::own(raw, cache, path))
     }
@@ -62,9 +63,11 @@ impl Db {
         let path = path.as_ref();
         let cache = Cache::new_lru_cache(options.block_cache_bytes);
         let families = options::columns(options, &cache);
-        let mut database = options::database(options);
-        database.create_if_missing(false);
-        let raw = DB::open_cf_descriptors_read_only(&database, path, families, false)
+        let raw = options::database(options)
+            .and_then(|mut database| {
+                database.create_if_missing(false);
+                DB::open_cf_descriptors_read_only(&database, path, families, false)
+            })
             .map_err(|error| open_error(path, &error.to_string()))?;
         Ok(Db::own(raw, cache, path))
     }
@@ -138,3 +141,7 @@ fn open_error(path: &Path, reason: &str) -> EngineError {
     };
     EngineError::Open { path: path.to_owned(), reason: reason.to_owned(), next_step }
 }
+
+#[cfg(test)]
+#[path = "db_tests.rs"]
+mod tests;

@@ -10,18 +10,21 @@ use rocksdb::{
     Options,
 };
 
-/// The two budgets an operator may care about.
+/// What may differ from one database to another.
 #[derive(Clone, Debug)]
 pub struct DbOptions {
     /// Uncompressed blocks, indexes and filters kept in memory.
     pub block_cache_bytes: usize,
     /// Writes kept in memory until a flush, over all columns.
     pub write_buffer_bytes: usize,
+    /// Whether closing puts what was written on disk first. Without it closing loses what was not
+    /// flushed, as a crash does.
+    pub flush_on_close: bool,
 }
 
 impl Default for DbOptions {
     fn default() -> DbOptions {
-        DbOptions { block_cache_bytes: 64 << 20, write_buffer_bytes: 64 << 20 }
+        DbOptions { block_cache_bytes: 64 << 20, write_buffer_bytes: 64 << 20, flush_on_close: true }
     }
 }
 
@@ -39,8 +42,14 @@ const DELETIONS_RATIO: f64 = 0.5;
 const DIARY_FILES_MAX: usize = 4;
 const DIARY_FILE_BYTES_MAX: usize = 4 << 20;
 
-pub(crate) fn database(options: &DbOptions) -> Options {
+/// The setter for this one exists only in RocksDB's own option syntax.
+const LOSE_ON_CLOSE: &str = "avoid_flush_during_shutdown=true";
+
+pub(crate) fn database(options: &DbOptions) -> Result<Options, rocksdb::Error> {
     let mut db = Options::default();
+    if !options.flush_on_close {
+        db = db.get_options_from_string(LOSE_ON_CLOSE)?;
+    }
     db.create_if_missing(true);
     db.create_missing_column_families(true);
     // With the write-ahead log off this is what makes a flush one point in time for all columns.
@@ -57,7 +66,7 @@ pub(crate) fn database(options: &DbOptions) -> Options {
     db.set_stats_dump_period_sec(0);
     // Opening reads the manifest only; statistics of each table would cost a read per file.
     db.set_skip_stats_update_on_db_open(true);
-    db
+    Ok(db)
 }
 
 pub(crate) fn columns(options: &DbOptions, cache: &Cache) -> Vec<ColumnFamilyDescriptor> {

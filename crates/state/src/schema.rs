@@ -249,7 +249,7 @@ pub fn snapshot_info(db: &Db) -> Result<SnapshotInfo, StateError> {
 
 /// As [`snapshot_info`], of a checkpoint that nobody has open.
 pub fn snapshot_info_at(path: &Path) -> Result<SnapshotInfo, StateError> {
-    let small = DbOptions { block_cache_bytes: 1 << 20, write_buffer_bytes: 1 << 20 };
+    let small = DbOptions { block_cache_bytes: 1 << 20, ..DbOptions::default() };
     snapshot_info(&Db::open_read_only(path, &small)?)
 }
 

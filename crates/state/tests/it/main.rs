@@ -1,0 +1,13 @@
+//! The state machine against a naive model, and against itself with other batches, other
+//! compaction schedules and crashes.
+//!
+//! Everything is drawn from one seed. A failing run prints the line that repeats it.
+
+mod answers;
+mod counting;
+mod generate;
+mod model;
+mod property;
+mod recovery;
+mod rig;
+mod rules;

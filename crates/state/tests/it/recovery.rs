@@ -1,0 +1,113 @@
+//! What a crash, a checkpoint and a replay leave.
+
+use crate::rig::{Log, Rig};
+use bytes::Bytes;
+use meerkat_engine::{Batch, Column, Db, DbOptions};
+use meerkat_state::{
+    Machine, Payload, StateError, StateReader, local_get, local_put, persisted_applied, snapshot_info,
+    snapshot_info_at,
+};
+use meerkat_types::{
+    Command, Key, MemberAttributes, MemberId, NewLease, NewValue, Outcome, Put, Refusal, Revision,
+};
+
+fn put(key: &str, value: &str) -> Command {
+    Command::Put(Put {
+        key: Key::new(Bytes::copy_from_slice(key.as_bytes())).expect("key"),
+        value: NewValue::Set(Bytes::copy_from_slice(value.as_bytes())),
+        lease: NewLease::Set(None),
+        want_previous: false,
+    })
+}
+
+#[test]
+fn a_crash_leaves_the_flushed_prefix_and_replay_restores_the_rest() {
+    let (mut rig, mut log) = (Rig::new(), Log::default());
+    let first: Vec<_> = (0..20).map(|n| log.command(put(&format!("k{n}"), "one"))).collect();
+    rig.apply(&first);
+    rig.db().flush().expect("flush");
+    assert_eq!(persisted_applied(&rig.db()).expect("read"), Some(first[19].position));
+    let second: Vec<_> = (0..20).map(|n| log.command(put(&format!("k{n}"), "two"))).collect();
+    rig.apply(&second);
+    let digest = rig.reader.digest();
+    assert_eq!(persisted_applied(&rig.db()).expect("read"), Some(first[19].position), "not flushed yet");
+
+    rig.crash();
+    assert_eq!(rig.reader.applied(), Some(first[19].position));
+    assert_eq!(rig.reader.current_revision(), Revision::new(21));
+    let replayed = rig.apply(&log.entries);
+    assert!(replayed[..20].iter().all(|applied| applied.outcome.is_none()), "applied before");
+    assert!(replayed[20..].iter().all(|applied| applied.outcome.is_some()));
+    assert_eq!(rig.reader.digest(), digest);
+}
+
+#[test]
+fn a_checkpoint_holds_what_was_never_flushed_and_says_where_it_stands() {
+    let (mut rig, mut log) = (Rig::new(), Log::default());
+    let membership = log.push(Payload::Membership(Bytes::from_static(b"voters"))).clone();
+    let entry = log.command(put("k", "v"));
+    rig.apply(&[membership.clone(), entry.clone()]);
+    let target = tempfile::tempdir().expect("a directory");
+    let path = target.path().join("checkpoint");
+    rig.db().checkpoint(&path).expect("checkpoint");
+
+    let info = snapshot_info_at(&path).expect("info");
+    assert_eq!(info, snapshot_info(&rig.db()).expect("info"));
+    assert_eq!(info.applied, Some(entry.position));
+    assert_eq!(info.membership, Some((membership.position, Bytes::from_static(b"voters"))));
+    assert_eq!(info.revision, Revision::new(2));
+
+    // A reader follows from the old machine to the one that takes over the checkpoint.
+    let later = log.command(put("k", "w"));
+    rig.apply(std::slice::from_ref(&later));
+    let pinned = rig.reader.pin();
+    let copy = Db::open(&path, &DbOptions::default()).expect("open");
+    let reader = rig.reader.clone();
+    let machine = Machine::open(copy, &reader).expect("recover");
+    assert_eq!(machine.applied(), Some(entry.position));
+    assert_eq!(machine.membership(), info.membership);
+    assert_eq!(reader.current_revision(), Revision::new(2));
+    assert_eq!(reader.membership_bytes(), Some(Bytes::from_static(b"voters")));
+    assert_eq!(pinned.current_revision(), Revision::new(3), "a pinned point does not move");
+}
+
+#[test]
+fn a_member_is_pinned_to_the_first_directory_it_published() {
+    let (mut rig, mut log) = (Rig::new(), Log::default());
+    let member = |name: &str, incarnation| MemberAttributes {
+        member: MemberId(7),
+        name: name.to_owned(),
+        client_urls: vec!["http://127.0.0.1:2379".to_owned()],
+        incarnation,
+    };
+    let entries = [member("a", 1), member("b", 1), member("c", 2)]
+        .map(|member| log.command(Command::PublishMember(member)));
+    let outcomes: Vec<_> = rig.apply(&entries).into_iter().map(|applied| applied.outcome).collect();
+    let refused = Outcome::Refused(Refusal::OtherIncarnation { member: MemberId(7) });
+    assert_eq!(outcomes, [Some(Outcome::MemberPublished), Some(Outcome::MemberPublished), Some(refused)]);
+    rig.db().flush().expect("flush");
+    rig.crash();
+    assert_eq!(rig.reader.members(), [member("b", 1)]);
+}
+
+#[test]
+fn a_directory_of_a_newer_format_is_refused_by_name() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let db = Db::open(directory.path(), &DbOptions::default()).expect("open");
+    let mut batch = Batch::new(&db);
+    batch.put(Column::Meta, b"format", &99u64.to_be_bytes());
+    db.write(batch).expect("write");
+    let error = Machine::open(db, &StateReader::new()).err().expect("refused");
+    assert!(matches!(error, StateError::NewerFormat { found: 99, known: 1, .. }), "{error}");
+    assert!(error.to_string().contains(&directory.path().display().to_string()), "{error}");
+}
+
+#[test]
+fn local_rows_are_kept_beside_the_state() {
+    let mut rig = Rig::new();
+    assert_eq!(local_get(&rig.db(), "identity").expect("read"), None);
+    local_put(&rig.db(), "identity", b"me").expect("write");
+    rig.db().flush().expect("flush");
+    rig.crash();
+    assert_eq!(local_get(&rig.db(), "identity").expect("read"), Some(Bytes::from_static(b"me")));
+}

@@ -1,0 +1,165 @@
+//! Single rules that random runs might meet too rarely, each by name.
+
+use crate::answers::{decoded, key_values};
+use crate::rig::{Log, Rig};
+use bytes::Bytes;
+use meerkat_state::{Progress, ReadError};
+use meerkat_types::{
+    Command, Compact, Consistency, DeleteRange, EventKind, Key, KeyRange, NewLease, NewValue, Outcome, Put,
+    RangeQuery, Refusal, Revision, RevisionBounds, Sort, Txn, TxnOp,
+};
+
+fn key(text: &str) -> Key {
+    Key::new(Bytes::copy_from_slice(text.as_bytes())).expect("key")
+}
+
+fn put(text: &str, value: &str) -> Put {
+    Put {
+        key: key(text),
+        value: NewValue::Set(Bytes::copy_from_slice(value.as_bytes())),
+        lease: NewLease::Set(None),
+        want_previous: false,
+    }
+}
+
+fn delete(keys: KeyRange) -> DeleteRange {
+    DeleteRange { keys, want_previous: false }
+}
+
+fn get(text: &str, at: i64) -> RangeQuery {
+    RangeQuery {
+        keys: KeyRange::One(key(text)),
+        at: Some(Revision::new(at)),
+        limit: None,
+        sort: Sort::BY_KEY,
+        consistency: Consistency::Serializable,
+        keys_only: false,
+        count_only: false,
+        bounds: RevisionBounds::default(),
+    }
+}
+
+struct Bench {
+    rig: Rig,
+    log: Log,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { rig: Rig::new(), log: Log::default() }
+    }
+
+    fn run(&mut self, command: Command) -> Outcome {
+        let entry = self.log.command(command);
+        let mut applied = self.rig.apply(std::slice::from_ref(&entry));
+        applied.remove(0).outcome.expect("a command answers")
+    }
+
+    fn value(&self, text: &str, at: i64) -> Option<Bytes> {
+        let answer = decoded(self.rig.reader.range(&get(text, at)).expect("live"));
+        key_values(&answer.kvs).first().map(|kv| kv.value.clone())
+    }
+
+    fn compact(&mut self, revision: i64) -> Outcome {
+        self.run(Command::Compact(Compact { revision: Revision::new(revision) }))
+    }
+}
+
+#[test]
+fn a_fresh_store_is_at_revision_one_and_nothing_is_compacted() {
+    let bench = Bench::new();
+    assert_eq!(bench.rig.reader.current_revision(), Revision::new(1));
+    assert_eq!(bench.rig.reader.compacted_revision(), Revision::new(-1));
+    assert_eq!(bench.value("k", 1), None);
+}
+
+#[test]
+fn the_first_compaction_may_be_to_zero_and_never_twice_to_the_same_revision() {
+    let mut bench = Bench::new();
+    let refused = |asked, oldest| {
+        Outcome::Refused(Refusal::Compacted { asked: Revision::new(asked), oldest: Revision::new(oldest) })
+    };
+    assert_eq!(bench.compact(-1), refused(-1, -1));
+    assert_eq!(bench.compact(0), Outcome::Compact(Revision::new(1)));
+    assert_eq!(bench.compact(0), refused(0, 0));
+    assert_eq!(bench.compact(1), Outcome::Compact(Revision::new(1)));
+    let future = Refusal::Future { asked: Revision::new(2), current: Revision::new(1) };
+    assert_eq!(bench.compact(2), Outcome::Refused(future));
+}
+
+#[test]
+fn a_deletion_at_the_compacted_revision_is_still_told_to_watchers_that_begin_there() {
+    let mut bench = Bench::new();
+    bench.run(Command::Put(put("k", "v")));
+    bench.run(Command::DeleteRange(delete(KeyRange::One(key("k")))));
+    bench.compact(3);
+    bench.rig.compact_fully();
+    let entry = bench.log.command(Command::Put(put("other", "v")));
+    bench.rig.apply(std::slice::from_ref(&entry));
+    let history = bench.rig.reader.pin().history(Revision::new(3), Revision::new(3), 10).expect("history");
+    let event = &history.batches[0].events[0];
+    assert_eq!(event.kind, EventKind::Delete { key: Bytes::from_static(b"k"), modified: Revision::new(3) });
+    assert_eq!(event.previous.as_ref().map(|kv| kv.value.as_ref()), Some(b"v".as_slice()));
+}
+
+#[test]
+fn what_is_compacted_is_refused_at_once_and_removed_in_steps() {
+    let mut bench = Bench::new();
+    for value in ["a", "b", "c", "d"] {
+        bench.run(Command::Put(put("k", value)));
+    }
+    let compactor = bench.rig.compactor();
+    assert_eq!(compactor.step(1).expect("step"), Progress::Idle);
+    bench.compact(4);
+    let refused = bench.rig.reader.range(&get("k", 3));
+    assert!(matches!(refused, Err(ReadError::Refused(Refusal::Compacted { .. }))));
+    assert_eq!(compactor.finished_revision().expect("read"), Revision::new(-1));
+    assert_eq!(compactor.step(1).expect("step"), Progress::More);
+    assert_eq!(compactor.step(9).expect("step"), Progress::Finished(Revision::new(4)));
+    assert_eq!(compactor.step(9).expect("step"), Progress::Idle);
+    assert_eq!(compactor.finished_revision().expect("read"), Revision::new(4));
+    assert_eq!(bench.value("k", 4), Some(Bytes::from_static(b"c")));
+    assert_eq!(bench.value("k", 5), Some(Bytes::from_static(b"d")));
+}
+
+#[test]
+fn a_range_deleted_and_a_key_inside_it_put_in_one_transaction_are_two_events_of_one_revision() {
+    let mut bench = Bench::new();
+    bench.run(Command::Put(put("k", "old")));
+    let ops = vec![TxnOp::DeleteRange(delete(KeyRange::everything())), TxnOp::Put(put("k", "new"))];
+    bench.run(Command::Txn(Txn { compares: Vec::new(), success: ops, failure: Vec::new() }));
+    let history = bench.rig.reader.pin().history(Revision::new(3), Revision::new(3), 1).expect("history");
+    let events = &history.batches[0].events;
+    assert_eq!(events.len(), 2);
+    for event in events.iter() {
+        let before = event.previous.as_ref().map(|kv| kv.value.as_ref());
+        assert_eq!(before, Some(b"old".as_slice()), "previous is the state before the revision");
+    }
+    let EventKind::Put(kv) = &events[1].kind else { panic!("a put") };
+    assert_eq!((kv.version, kv.created), (1, Revision::new(3)), "a new life of the key");
+    assert_eq!(bench.value("k", 2), Some(Bytes::from_static(b"old")));
+    assert_eq!(bench.value("k", 3), Some(Bytes::from_static(b"new")));
+}
+
+#[test]
+fn a_refused_transaction_changes_nothing() {
+    let mut bench = Bench::new();
+    let keep = Put { value: NewValue::KeepCurrent, ..put("missing", "") };
+    let ops = vec![TxnOp::Put(put("k", "v")), TxnOp::Put(keep)];
+    let outcome = bench.run(Command::Txn(Txn { compares: Vec::new(), success: ops, failure: Vec::new() }));
+    assert_eq!(outcome, Outcome::Refused(Refusal::KeyNotFound));
+    assert_eq!(bench.rig.reader.current_revision(), Revision::new(1));
+    assert_eq!(bench.value("k", 1), None);
+}
+
+#[test]
+fn a_reader_keeps_its_point_while_compaction_removes_beneath_it() {
+    let mut bench = Bench::new();
+    bench.run(Command::Put(put("k", "old")));
+    bench.run(Command::Put(put("k", "new")));
+    let pinned = bench.rig.reader.pin();
+    bench.compact(3);
+    bench.rig.compact_fully();
+    let answer = decoded(pinned.range(&get("k", 2)).expect("live at that point"));
+    assert_eq!(key_values(&answer.kvs)[0].value.as_ref(), b"old");
+}
