@@ -1,1 +1,114 @@
-fn main() {}
+//! One binary for all of it: a member (`serve`), a throw-away cluster (`dev`), a load generator
+//! (`bench`), and the operator's tool (everything else).
+//!
+//! Only this file reads the process's arguments and ends the process. Started under the name
+//! `etcd` it is `meerkat serve`, and under the name `etcdctl` the operator's tool, so that it fits
+//! where those were.
+
+mod bench;
+mod command;
+mod dev;
+mod endpoint;
+mod failure;
+mod go_duration;
+mod go_quote;
+mod print;
+mod serve;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Args, Command, CommandFactory, FromArgMatches};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("Error: {failure}");
+            }
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+fn run(args: Vec<OsString>) -> Result<(), Failure> {
+    let (name, rest) = command_name(&args);
+    match name.as_deref() {
+        Some("serve") => {
+            let args = std::iter::once(OsString::from("meerkat serve")).chain(serve::with_two_dashes(rest));
+            serve::run(&serve::command().get_matches_from(args))
+        }
+        Some("dev") => dev::run(&parse(Command::new("meerkat dev").about(DEV), rest)),
+        Some("bench") => bench::run(&parse(Command::new("meerkat bench").about(BENCH), rest)),
+        _ => command::run(operator(args)),
+    }
+}
+
+const SERVE: &str = "Run one member of a cluster, with etcd's flags";
+const DEV: &str = "Run a throw-away cluster on this machine";
+const BENCH: &str = "Load any etcd v3 cluster and measure it";
+
+/// What to do, by the first argument or by the name the binary was called; and the arguments left.
+fn command_name(args: &[OsString]) -> (Option<String>, Vec<OsString>) {
+    let called = args.first().and_then(|path| Path::new(path).file_name()).and_then(|name| name.to_str());
+    if called == Some("etcd") {
+        return (Some("serve".to_owned()), args[1..].to_vec());
+    }
+    let first = args.get(1).and_then(|arg| arg.to_str()).map(str::to_owned);
+    (first, args.get(2..).unwrap_or_default().to_vec())
+}
+
+fn parse<T: Args>(command: Command, args: Vec<OsString>) -> T {
+    let name = OsString::from(command.get_name());
+    let matches = T::augment_args(command).get_matches_from(std::iter::once(name).chain(args));
+    T::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// The operator's command line. Its help lists the other three commands too.
+fn operator(args: Vec<OsString>) -> command::OperatorCli {
+    let command = command::OperatorCli::command().subcommands([
+        Command::new("serve").about(SERVE),
+        Command::new("dev").about(DEV),
+        Command::new("bench").about(BENCH),
+    ]);
+    let matches = command.try_get_matches_from(args).unwrap_or_else(|error| leave(error));
+    command::OperatorCli::from_arg_matches(&matches).unwrap_or_else(|error| leave(error))
+}
+
+/// As `etcdctl`: 0 after help, 1 after a flag that it does not know.
+fn leave(error: clap::Error) -> ! {
+    // Nothing is left to do if the terminal has gone.
+    drop(error.print());
+    std::process::exit(i32::from(error.use_stderr()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(args: &[&str], name: Option<&str>, rest: &[&str]) {
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let rest: Vec<OsString> = rest.iter().map(OsString::from).collect();
+        assert_eq!(command_name(&args), (name.map(str::to_owned), rest));
+    }
+
+    #[test]
+    fn the_name_of_the_binary_decides_when_it_is_etcds() {
+        check(&["/usr/bin/etcd", "--name", "a"], Some("serve"), &["--name", "a"]);
+        check(&["/usr/bin/meerkat", "serve", "--name", "a"], Some("serve"), &["--name", "a"]);
+        check(&["etcdctl", "get", "a"], Some("get"), &["a"]);
+        check(&["meerkat"], None, &[]);
+    }
+
+    #[test]
+    fn every_command_line_is_well_formed() {
+        command::OperatorCli::command().debug_assert();
+        serve::command().debug_assert();
+        dev::DevArgs::augment_args(Command::new("dev")).debug_assert();
+        bench::BenchArgs::augment_args(Command::new("bench")).debug_assert();
+    }
+}

@@ -1,0 +1,116 @@
+//! `get`: one key or a range of keys, as it is or as it was.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use meerkat_proto::pb::etcdserver as pb;
+use pb::range_request::{SortOrder, SortTarget};
+
+use super::cluster::{Cluster, refused};
+use super::key_range;
+use crate::failure::Failure;
+use crate::print::{self, Answer, Format, Style};
+
+/// Gets the key or a range of keys
+#[derive(Args, Debug)]
+#[command(args_override_self = true)]
+pub struct GetArgs {
+    /// <key> [range_end]
+    #[arg(value_name = "KEY")]
+    keys: Vec<OsString>,
+    /// Get keys with matching prefix
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    prefix: bool,
+    /// Get keys that are greater than or equal to the given key using byte compare
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    from_key: bool,
+    /// Read at this revision instead of the current one
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    rev: i64,
+    /// Most keys to get; 0: all
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    limit: i64,
+    /// CREATE, KEY, MODIFY, VALUE or VERSION
+    #[arg(long, default_value = "")]
+    sort_by: String,
+    /// ASCEND or DESCEND
+    #[arg(long, default_value = "")]
+    order: String,
+    /// Get only the keys
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    keys_only: bool,
+    /// Get only the count (needs -w fields)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    count_only: bool,
+    /// Linearizable (l) or serializable (s)
+    #[arg(long, default_value = "l")]
+    consistency: String,
+    /// Only write values, in the simple format
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    print_value_only: bool,
+}
+
+pub async fn run(args: &GetArgs, cluster: &Cluster, style: Style) -> Result<(), Failure> {
+    let request = request(args)?;
+    if args.count_only && style.format != Format::Fields {
+        return Err(Failure::bad_arguments("--count-only is only for `--write-out=fields`"));
+    }
+    if args.print_value_only && style.format != Format::Simple {
+        return Err(Failure::bad_arguments("print-value-only is only for `--write-out=simple`"));
+    }
+    style.format.refuse_table()?;
+    let response = cluster.kv(|mut kv| async move { kv.range(request).await }).await.map_err(refused)?;
+    print::show(&Answer::Get { response, values_only: args.print_value_only }, style)
+}
+
+/// The request the arguments ask for. Also used for the lines of a transaction.
+pub fn request(args: &GetArgs) -> Result<pb::RangeRequest, Failure> {
+    if args.keys.is_empty() {
+        return Err(Failure::bad_arguments(
+            "get command needs one argument as key and an optional argument as range_end",
+        ));
+    }
+    if args.keys_only && args.count_only && !(args.prefix && args.from_key) {
+        return Err(Failure::bad_arguments(
+            "`--keys-only` and `--count-only` cannot be set at the same time, choose one",
+        ));
+    }
+    let serializable = match args.consistency.as_str() {
+        "l" => false,
+        "s" => true,
+        other => return Err(Failure::bad_feature(format!("unknown consistency flag {other:?}"))),
+    };
+    let range = key_range::read(&args.keys, args.prefix, args.from_key)?;
+    Ok(pb::RangeRequest {
+        key: range.key,
+        range_end: range.range_end,
+        limit: args.limit,
+        revision: args.rev,
+        sort_order: sort_order(&args.order)?.into(),
+        sort_target: sort_target(&args.sort_by)?.into(),
+        serializable,
+        keys_only: args.keys_only,
+        count_only: args.count_only,
+        ..Default::default()
+    })
+}
+
+fn sort_order(text: &str) -> Result<SortOrder, Failure> {
+    match text.to_uppercase().as_str() {
+        "" => Ok(SortOrder::None),
+        "ASCEND" => Ok(SortOrder::Ascend),
+        "DESCEND" => Ok(SortOrder::Descend),
+        _ => Err(Failure::bad_feature(format!("bad sort order {text}"))),
+    }
+}
+
+fn sort_target(text: &str) -> Result<SortTarget, Failure> {
+    match text.to_uppercase().as_str() {
+        "" | "KEY" => Ok(SortTarget::Key),
+        "CREATE" => Ok(SortTarget::Create),
+        "MODIFY" => Ok(SortTarget::Mod),
+        "VALUE" => Ok(SortTarget::Value),
+        "VERSION" => Ok(SortTarget::Version),
+        _ => Err(Failure::bad_feature(format!("bad sort target {text}"))),
+    }
+}

@@ -1,0 +1,129 @@
+//! The format with one labelled field a line: every number an answer holds, and byte strings in
+//! Go's quotes. A header or number that was not sent counts as zero.
+
+use meerkat_proto::pb::etcdserver as pb;
+use meerkat_proto::pb::mvcc::KeyValue;
+use pb::response_op::Response;
+
+use super::{Answer, EndpointHealth};
+use crate::go_duration;
+use crate::go_quote::quote;
+
+pub fn render(answer: &Answer, out: &mut Vec<u8>) {
+    let mut page = Page { out };
+    match answer {
+        Answer::Get { response, .. } => page.range(response),
+        Answer::Put(response) => page.put(response),
+        Answer::Del(response) => page.del(response),
+        Answer::Txn(response) => page.txn(response),
+        Answer::Members(response) => page.members(response),
+        Answer::Statuses(list) => list.iter().for_each(|(endpoint, status)| page.status(endpoint, status)),
+        Answer::Hashes(list) => {
+            for (endpoint, hash) in list {
+                page.header(hash.header.as_ref());
+                page.field("Endpoint", quote(endpoint.as_bytes()));
+                page.field("Hash", hash.hash);
+                page.blank();
+            }
+        }
+        Answer::Health(list) => list.iter().for_each(|health| page.health(health)),
+    }
+}
+
+struct Page<'o> {
+    out: &'o mut Vec<u8>,
+}
+
+impl Page<'_> {
+    fn field(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.out.extend_from_slice(format!("\"{name}\" : {value}\n").as_bytes());
+    }
+
+    fn blank(&mut self) {
+        self.out.push(b'\n');
+    }
+
+    fn header(&mut self, header: Option<&pb::ResponseHeader>) {
+        let none = pb::ResponseHeader::default();
+        let header = header.unwrap_or(&none);
+        self.field("ClusterID", header.cluster_id);
+        self.field("MemberID", header.member_id);
+        self.field("Revision", header.revision);
+        self.field("RaftTerm", header.raft_term);
+    }
+
+    fn kv(&mut self, prefix: &str, kv: &KeyValue) {
+        self.field(&format!("{prefix}Key"), quote(&kv.key));
+        self.field(&format!("{prefix}CreateRevision"), kv.create_revision);
+        self.field(&format!("{prefix}ModRevision"), kv.mod_revision);
+        self.field(&format!("{prefix}Version"), kv.version);
+        self.field(&format!("{prefix}Value"), quote(&kv.value));
+        self.field(&format!("{prefix}Lease"), kv.lease);
+    }
+
+    fn range(&mut self, response: &pb::RangeResponse) {
+        self.header(response.header.as_ref());
+        response.kvs().iter().for_each(|kv| self.kv("", kv));
+        self.field("More", response.more);
+        self.field("Count", response.count);
+    }
+
+    fn put(&mut self, response: &pb::PutResponse) {
+        self.header(response.header.as_ref());
+        response.prev_kv.iter().for_each(|kv| self.kv("Prev", kv));
+    }
+
+    fn del(&mut self, response: &pb::DeleteRangeResponse) {
+        self.header(response.header.as_ref());
+        self.field("Deleted", response.deleted);
+        response.prev_kvs.iter().for_each(|kv| self.kv("Prev", kv));
+    }
+
+    fn txn(&mut self, response: &pb::TxnResponse) {
+        self.header(response.header.as_ref());
+        self.field("Succeeded", response.succeeded);
+        for operation in &response.responses {
+            match &operation.response {
+                Some(Response::ResponsePut(response)) => self.put(response),
+                Some(Response::ResponseRange(response)) => self.range(response),
+                Some(Response::ResponseDeleteRange(response)) => self.del(response),
+                Some(Response::ResponseTxn(response)) => self.txn(response),
+                None => {}
+            }
+        }
+    }
+
+    fn members(&mut self, response: &pb::MemberListResponse) {
+        self.header(response.header.as_ref());
+        for member in &response.members {
+            self.field("ID", member.id);
+            self.field("Name", quote(member.name.as_bytes()));
+            member.peer_ur_ls.iter().for_each(|url| self.field("PeerURL", quote(url.as_bytes())));
+            member.client_ur_ls.iter().for_each(|url| self.field("ClientURL", quote(url.as_bytes())));
+            self.field("IsLearner", member.is_learner);
+            self.blank();
+        }
+    }
+
+    fn status(&mut self, endpoint: &str, status: &pb::StatusResponse) {
+        self.header(status.header.as_ref());
+        self.field("Version", quote(status.version.as_bytes()));
+        self.field("DBSize", status.db_size);
+        self.field("Leader", status.leader);
+        self.field("IsLearner", status.is_learner);
+        self.field("RaftIndex", status.raft_index);
+        self.field("RaftTerm", status.raft_term);
+        self.field("RaftAppliedIndex", status.raft_applied_index);
+        self.field("Errors", format!("[{}]", status.errors.join(" ")));
+        self.field("Endpoint", quote(endpoint.as_bytes()));
+        self.blank();
+    }
+
+    fn health(&mut self, health: &EndpointHealth) {
+        self.field("Endpoint", quote(health.endpoint.as_bytes()));
+        self.field("Health", health.error.is_empty());
+        self.field("Took", go_duration::format(health.took));
+        self.field("Error", &health.error);
+        self.blank();
+    }
+}

@@ -1,0 +1,255 @@
+//! What was said on the command line and in the environment, by flag name.
+//!
+//! A flag beats its variable, an empty variable counts as absent, and each value has the form its
+//! row in the table asks for. Reading is pure: the environment is handed in.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::flags::{self, Effect, FLAGS, Flag, Kind};
+
+/// The explicit values, and what the operator should hear about them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    values: BTreeMap<&'static str, String>,
+    pub notices: Vec<String>,
+}
+
+impl Given {
+    /// The value of a flag if one was given.
+    pub fn explicit(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    /// The value of a flag, given or not.
+    ///
+    /// # Panics
+    /// If the table has no such flag.
+    pub fn text(&self, name: &str) -> &str {
+        let flag = flags::find(name).expect("callers name flags of the table");
+        self.explicit(name).unwrap_or(flag.default)
+    }
+
+    pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T, String> {
+        let text = self.text(name);
+        text.parse().map_err(|_| format!("invalid value {text:?} for flag --{name}: value out of range"))
+    }
+
+    pub fn switch(&self, name: &str) -> bool {
+        is_true(self.text(name)).expect("switches are checked as they are read")
+    }
+}
+
+/// The clap command for `serve`, built from the table.
+pub fn command() -> Command {
+    let mut command = Command::new("serve")
+        .about("Run one member of a cluster, with etcd's flags and ETCD_* variables")
+        .args_override_self(true);
+    for flag in FLAGS {
+        command = command.arg(argument(flag));
+    }
+    command
+}
+
+fn argument(flag: &'static Flag) -> Arg {
+    let help = match flag.default {
+        "" => flag.help.to_owned(),
+        default => format!("{} [default: {default}]", flag.help),
+    };
+    let arg = Arg::new(flag.name)
+        .long(flag.name)
+        .alias(format!("experimental-{}", flag.name))
+        .help(help)
+        .action(ArgAction::Set)
+        .value_name(match flag.kind {
+            Kind::Text => "TEXT",
+            Kind::Number => "NUMBER",
+            Kind::Switch => "BOOL",
+        })
+        .allow_hyphen_values(true)
+        .hide_short_help(flag.effect != Effect::Used);
+    match flag.kind {
+        Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        Kind::Text | Kind::Number => arg,
+    }
+}
+
+/// Go takes one dash or two. Gives `-name` of a known flag its second dash; everything else,
+/// values included, stays as it is.
+pub fn with_two_dashes(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let second_dash = |arg: OsString| {
+        let Some(rest) = arg.to_str().and_then(|text| text.strip_prefix('-')) else { return arg };
+        let name = rest.split('=').next().unwrap_or(rest);
+        if flags::find(name).is_some() { OsString::from(format!("--{rest}")) } else { arg }
+    };
+    args.into_iter().map(second_dash).collect()
+}
+
+/// Brings command line and environment together, or says what is wrong with them.
+pub fn read(
+    matches: &ArgMatches,
+    environment: impl IntoIterator<Item = (String, String)>,
+) -> Result<Given, String> {
+    let mut given = Given::default();
+    for flag in FLAGS {
+        if let Some(value) = matches.get_one::<String>(flag.name) {
+            accept(&mut given, flag, value, &format!("--{}", flag.name))?;
+        }
+    }
+    for (variable, value) in environment {
+        let Some(rest) = variable.strip_prefix("ETCD_") else { continue };
+        let name = rest.to_lowercase().replace('_', "-");
+        let Some(flag) = flags::find(&name) else {
+            given.notices.push(format!("unrecognized environment variable {variable}={value}"));
+            continue;
+        };
+        if value.is_empty() {
+            continue;
+        }
+        if given.explicit(flag.name).is_some() {
+            given.notices.push(format!("{variable} is overruled by --{}", flag.name));
+        } else {
+            accept(&mut given, flag, &value, &variable)?;
+        }
+    }
+    Ok(given)
+}
+
+fn accept(given: &mut Given, flag: &'static Flag, value: &str, origin: &str) -> Result<(), String> {
+    let well_formed = match flag.kind {
+        Kind::Text => true,
+        Kind::Number => value.parse::<i128>().is_ok(),
+        Kind::Switch => is_true(value).is_some(),
+    };
+    if !well_formed {
+        return Err(format!("invalid value {value:?} for {origin}"));
+    }
+    match flag.effect {
+        Effect::Used => {}
+        Effect::NotYet(what) if !is_default(flag, value) => {
+            return Err(format!("{origin}={value}: {what} is not supported in this version"));
+        }
+        Effect::NotYet(_) => {}
+        Effect::Ignored => given.notices.push(format!("{origin} has no effect here")),
+    }
+    given.values.insert(flag.name, value.to_owned());
+    Ok(())
+}
+
+fn is_default(flag: &Flag, value: &str) -> bool {
+    match flag.kind {
+        Kind::Switch => is_true(value) == is_true(flag.default),
+        Kind::Number => value.parse::<i128>().ok() == flag.default.parse().ok(),
+        // Several spellings of "nothing", as of a retention of `0` or `0s`.
+        Kind::Text => value == flag.default || (flag.default.starts_with('0') && is_zero(value)),
+    }
+}
+
+fn is_zero(value: &str) -> bool {
+    crate::go_duration::parse(value).is_ok_and(|duration| duration.is_zero())
+}
+
+/// Go's spellings of a boolean.
+fn is_true(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(args: &[&str], environment: &[(&str, &str)]) -> Result<Given, String> {
+        let args = std::iter::once("serve").chain(args.iter().copied()).map(OsString::from);
+        let matches = command().try_get_matches_from(with_two_dashes(args)).map_err(|e| e.to_string())?;
+        read(&matches, environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+    }
+
+    fn check_text(args: &[&str], environment: &[(&str, &str)], name: &str, expected: &str) {
+        assert_eq!(given(args, environment).expect("good flags").text(name), expected);
+    }
+
+    fn check_refused(args: &[&str], environment: &[(&str, &str)], expected: &str) {
+        let refusal = given(args, environment).expect_err("must be refused");
+        assert!(refusal.contains(expected), "{refusal:?} should contain {expected:?}");
+    }
+
+    #[test]
+    fn a_flag_is_written_in_any_of_the_ways_go_takes() {
+        for args in [&["--name", "a"][..], &["--name=a"], &["-name", "a"], &["-name=a"]] {
+            check_text(args, &[], "name", "a");
+        }
+        check_text(&["--name", "-x"], &[], "name", "-x");
+        check_text(&["--quota-backend-bytes", "-1"], &[], "quota-backend-bytes", "-1");
+    }
+
+    #[test]
+    fn the_last_of_two_equal_flags_counts() {
+        check_text(&["--name", "a", "--name", "b"], &[], "name", "b");
+    }
+
+    #[test]
+    fn a_switch_needs_no_value_and_takes_one_after_an_equals_sign() {
+        let switch = |args: &[&str]| given(args, &[]).expect("good flags").switch("pre-vote");
+        assert!(switch(&[]));
+        assert!(switch(&["--pre-vote"]));
+        assert!(!switch(&["--pre-vote=false"]));
+        assert!(!switch(&["-pre-vote=0"]));
+        check_refused(&["--pre-vote=maybe"], &[], "invalid value \"maybe\" for --pre-vote");
+    }
+
+    #[test]
+    fn a_variable_stands_for_its_flag_and_yields_to_it() {
+        check_text(&[], &[("ETCD_NAME", "e")], "name", "e");
+        check_text(&[], &[("ETCD_NAME", "")], "name", "default");
+        check_text(&["--name", "f"], &[("ETCD_NAME", "e")], "name", "f");
+        check_text(
+            &[],
+            &[("ETCD_EXPERIMENTAL_SNAPSHOT_CATCHUP_ENTRIES", "7")],
+            "snapshot-catchup-entries",
+            "7",
+        );
+    }
+
+    #[test]
+    fn an_unknown_variable_is_told_and_an_unknown_flag_refused_with_the_nearest() {
+        let told = given(&[], &[("ETCD_NAEM", "x"), ("HOME", "y")]).expect("a notice, not an error");
+        assert_eq!(told.notices, ["unrecognized environment variable ETCD_NAEM=x"]);
+        check_refused(&["--listen-client-url", "x"], &[], "--listen-client-urls");
+    }
+
+    #[test]
+    fn what_would_change_behaviour_we_lack_is_refused_and_its_default_is_not() {
+        check_refused(&["--cert-file", "x"], &[], "--cert-file=x: TLS is not supported in this version");
+        check_refused(&[], &[("ETCD_CLIENT_CERT_AUTH", "true")], "ETCD_CLIENT_CERT_AUTH=true: TLS");
+        check_refused(&["--auto-compaction-retention=1h"], &[], "automatic compaction is not supported");
+        check_text(&["--client-cert-auth=false"], &[], "client-cert-auth", "false");
+        check_text(&["--auto-compaction-retention=0s"], &[], "auto-compaction-retention", "0s");
+        check_text(&["--cert-file="], &[], "cert-file", "");
+    }
+
+    #[test]
+    fn a_flag_without_effect_says_so_in_one_line() {
+        let told = given(&["--max-wals=3"], &[]).expect("accepted");
+        assert_eq!(told.notices, ["--max-wals has no effect here"]);
+    }
+
+    #[test]
+    fn a_number_is_a_number() {
+        check_refused(&["--snapshot-count", "abc"], &[], "invalid value \"abc\" for --snapshot-count");
+    }
+
+    #[test]
+    fn every_default_has_the_form_its_row_asks_for() {
+        for flag in FLAGS {
+            if let Effect::Used = flag.effect {
+                accept(&mut Given::default(), flag, flag.default, flag.name).expect(flag.name);
+            }
+        }
+    }
+}

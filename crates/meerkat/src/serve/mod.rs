@@ -1,0 +1,136 @@
+//! `meerkat serve`: from flags to a running member, until told to stop.
+//!
+//! Everything that can be wrong with the flags is said before the first file is touched. A member
+//! that cannot start or has to stop leaves one line on stderr with the reason, beside the log, and
+//! exit status 1.
+
+mod flags;
+mod given;
+mod logging;
+
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use given::Given;
+pub use given::{command, with_two_dashes};
+use logging::Logging;
+use meerkat_server::config::{Config, RawFlags, Tuning};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+
+/// The fewest threads for requests: with one, a long range would hold up a heartbeat.
+const WORKER_THREADS_MIN: usize = 2;
+
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let given = given::read(matches, environment).map_err(Failure::error)?;
+    let logging =
+        Logging::from_flags(given.text("log-level"), given.text("log-format"), given.text("log-outputs"))
+            .map_err(Failure::error)?;
+    let workers = worker_threads(given.number("meerkat-worker-threads").map_err(Failure::error)?);
+    logging.install();
+    for notice in &given.notices {
+        tracing::warn!("{notice}");
+    }
+    let config = raw_flags(&given)
+        .and_then(|raw| Config::from_flags(raw).map_err(|error| error.to_string()))
+        .map_err(|reason| failed("bad configuration", reason))?;
+    meerkat_server::arm_fault_points().map_err(|reason| failed("bad fault points", reason))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .thread_name("meerkat-request")
+        .enable_all()
+        .build()
+        .map_err(|error| failed("no threads for requests", error))?;
+    let outcome = runtime.block_on(async {
+        let shutdown = stop_signal().map_err(|error| failed("no signal handler", error))?;
+        meerkat_server::run(config, shutdown).await.map_err(|error| failed("the member stopped", error))
+    });
+    // What is still running has been told to stop; a stuck reader must not keep the process.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    outcome
+}
+
+fn failed(what: &str, reason: impl std::fmt::Display) -> Failure {
+    let reason = reason.to_string();
+    tracing::error!(error = %reason, "{what}");
+    Failure::error(format!("meerkat: {what}: {reason}"))
+}
+
+fn worker_threads(asked: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(WORKER_THREADS_MIN, usize::from);
+    if asked == 0 { cores.max(WORKER_THREADS_MIN) } else { asked }
+}
+
+/// Resolves at the first SIGTERM or SIGINT.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        let name = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(signal = name, "received signal; shutting down");
+    })
+}
+
+fn raw_flags(given: &Given) -> Result<RawFlags, String> {
+    let text = |name| given.explicit(name).map(str::to_owned);
+    let path = |name| given.explicit(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    Ok(RawFlags {
+        name: given.text("name").to_owned(),
+        data_dir: path("data-dir"),
+        wal_dir: path("wal-dir"),
+        listen_client_urls: text("listen-client-urls"),
+        advertise_client_urls: text("advertise-client-urls"),
+        listen_peer_urls: text("listen-peer-urls"),
+        initial_advertise_peer_urls: text("initial-advertise-peer-urls"),
+        listen_metrics_urls: text("listen-metrics-urls"),
+        initial_cluster: text("initial-cluster"),
+        initial_cluster_state: given.text("initial-cluster-state").to_owned(),
+        initial_cluster_token: given.text("initial-cluster-token").to_owned(),
+        heartbeat_interval_ms: given.number("heartbeat-interval")?,
+        election_timeout_ms: given.number("election-timeout")?,
+        snapshot_count: given.number("snapshot-count")?,
+        quota_backend_bytes: given.number("quota-backend-bytes")?,
+        max_txn_ops: given.number("max-txn-ops")?,
+        max_request_bytes: given.number("max-request-bytes")?,
+        max_concurrent_streams: given.number("max-concurrent-streams")?,
+        unsafe_no_fsync: given.switch("unsafe-no-fsync"),
+        pre_vote: given.switch("pre-vote"),
+        strict_reconfig_check: given.switch("strict-reconfig-check"),
+        tuning: tuning(given)?,
+    })
+}
+
+fn tuning(given: &Given) -> Result<Tuning, String> {
+    Ok(Tuning {
+        log_segment_bytes: given.number("meerkat-log-segment-bytes")?,
+        log_cache_bytes: given.number("meerkat-log-cache-bytes")?,
+        flush_log_bytes: given.number("meerkat-flush-log-bytes")?,
+        flush_interval_ms: given.number("meerkat-flush-interval-ms")?,
+        block_cache_bytes: given.number("meerkat-block-cache-bytes")?,
+        write_buffer_bytes: given.number("meerkat-write-buffer-bytes")?,
+        snapshot_keep_entries: given.number("snapshot-catchup-entries")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_and_the_configuration_agree_on_every_default() {
+        let from_table = raw_flags(&Given::default()).expect("defaults are well-formed");
+        assert_eq!(format!("{from_table:?}"), format!("{:?}", RawFlags::default()));
+    }
+
+    #[test]
+    fn a_member_has_at_least_two_threads_unless_told_otherwise() {
+        assert!(worker_threads(0) >= 2);
+        assert_eq!(worker_threads(1), 1);
+    }
+}
