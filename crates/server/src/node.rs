@@ -231,6 +231,7 @@ fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions 
         db: DbOptions {
             block_cache_bytes: bytes(tuning.block_cache_bytes),
             write_buffer_bytes: bytes(tuning.write_buffer_bytes),
+            ..DbOptions::default()
         },
     }
 }
