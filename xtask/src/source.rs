@@ -36,6 +36,12 @@ impl Source {
         self.path.components().any(|part| part.as_os_str() == "tests")
             || self.path.file_name().is_some_and(|name| name == "tests.rs")
     }
+
+    /// The code without the tests at its foot.
+    pub fn code_without_tests(&self) -> &str {
+        let tests = self.code.find("#[cfg(test)]\nmod tests");
+        &self.code[..tests.unwrap_or(self.code.len())]
+    }
 }
 
 /// Every text file that git tracks or would track.
