@@ -50,7 +50,7 @@ impl Db {
     pub fn open(path: impl AsRef<Path>, options: &DbOptions) -> Result<Db, EngineError> {
         let path = path.as_ref();
         std::fs::create_dir_all(path).map_err(|error| open_error(path, &error.to_string()))?;
-        let cache = Cache::new_lru_cache(options.block_cache_bytes);
+        let cache = options::cache(options);
         let families = options::columns(options, &cache);
         let raw = options::database(options)
             .and_then(|database| DB::open_cf_descriptors(&database, path, families))
@@ -61,7 +61,7 @@ impl Db {
     /// Opens what is in `path` without changing a byte of it, for example a checkpoint. Writes fail.
     pub fn open_read_only(path: impl AsRef<Path>, options: &DbOptions) -> Result<Db, EngineError> {
         let path = path.as_ref();
-        let cache = Cache::new_lru_cache(options.block_cache_bytes);
+        let cache = options::cache(options);
         let families = options::columns(options, &cache);
         let raw = options::database(options)
             .and_then(|mut database| {

@@ -50,7 +50,18 @@ impl View {
     /// A cursor over the rows from `first`, inclusive, to `end`, exclusive (`None`: to the last).
     /// It stands on the first of them.
     pub fn scan(&self, column: Column, first: &[u8], end: Option<&[u8]>) -> Cursor<'_> {
+        self.cursor(column, first, end, true)
+    }
+
+    /// As [`View::scan`], for a long walk that will not be repeated soon: it leaves the cache to
+    /// those who need it.
+    pub fn scan_once(&self, column: Column, first: &[u8], end: Option<&[u8]>) -> Cursor<'_> {
+        self.cursor(column, first, end, false)
+    }
+
+    fn cursor(&self, column: Column, first: &[u8], end: Option<&[u8]>, keep: bool) -> Cursor<'_> {
         let mut bounds = ReadOptions::default();
+        bounds.fill_cache(keep);
         if let Some(end) = end {
             bounds.set_iterate_upper_bound(end);
         }

@@ -63,7 +63,7 @@ impl Compactor {
         let mut batch = Batch::new(&self.db);
         let mut next = removed.next;
         let end = EventId::first_of(bound.max(0));
-        let mut rows = view.scan(Column::Log, &next.to_bytes(), Some(&end.to_bytes()));
+        let mut rows = view.scan_once(Column::Log, &next.to_bytes(), Some(&end.to_bytes()));
         let mut walked = 0;
         while walked < events_max.max(1) {
             let Some((key, row)) = rows.row() else {

@@ -40,7 +40,7 @@ fn removable(view: &View, compacted: i64) -> Result<BTreeSet<EventId>, StateErro
     if end <= first {
         return Ok(found);
     }
-    let mut rows = view.scan(Column::Log, &first.to_bytes(), Some(&end.to_bytes()));
+    let mut rows = view.scan_once(Column::Log, &first.to_bytes(), Some(&end.to_bytes()));
     while let Some((key, row)) = rows.row() {
         let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
         let row = LogRow::decode(row).ok_or(damaged("log"))?;
@@ -55,7 +55,7 @@ fn removable(view: &View, compacted: i64) -> Result<BTreeSet<EventId>, StateErro
 fn hash_log(view: &View, at: i64, compacted: i64, removable: &BTreeSet<EventId>) -> Result<u32, StateError> {
     let mut hash = crc32c::crc32c(b"meerkat hashkv 1");
     let end = EventId::first_of(at + 1).to_bytes();
-    let mut rows = view.scan(Column::Log, &[], Some(&end));
+    let mut rows = view.scan_once(Column::Log, &[], Some(&end));
     while let Some((key, row)) = rows.row() {
         let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
         let tombstone = LogRow::decode(row).ok_or(damaged("log"))?.tombstone;

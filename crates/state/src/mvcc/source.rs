@@ -1,11 +1,11 @@
 //! The keys of a range at one revision, whichever way they are had.
 
-use crate::error::StateError;
-use crate::error::damaged;
+use crate::error::{StateError, damaged};
 use crate::mvcc::head_row::HeadRow;
 use crate::mvcc::past::{self, Plan};
 use crate::mvcc::present::Present;
-use meerkat_types::KeyRange;
+use crate::mvcc::wire::Tail;
+use meerkat_types::{Key, KeyRange};
 use std::ops::ControlFlow;
 
 pub(crate) struct Source<'a> {
@@ -24,10 +24,7 @@ impl Source<'_> {
     ) -> Result<(), StateError> {
         match (self.plan, keys) {
             (Plan::Present, KeyRange::One(key)) => {
-                if let Some(row) = self.present.rows.get(key.as_bytes())? {
-                    let row = HeadRow::decode(&row).ok_or(damaged("head"))?;
-                    let _: ControlFlow<()> = visit(key.as_bytes(), row.tail)?;
-                }
+                self.show_head(key, None, &mut visit)?;
                 Ok(())
             }
             (Plan::Present, _) => {
@@ -35,8 +32,30 @@ impl Source<'_> {
                 self.present.rows.scan(first, end.as_deref(), |key, row| visit(key, row.tail))
             }
             (Plan::Undo(undo), _) => undo.scan(&self.present, keys, visit),
+            // Most keys have not changed since: one look-up then tells it.
+            (Plan::Walk(at), KeyRange::One(key)) if self.show_head(key, Some(*at), &mut visit)? => Ok(()),
             (Plan::Walk(at), _) => past::walk(self.present.rows.view, keys, *at, values, visit),
         }
+    }
+
+    /// Shows the key's newest version, if it has one, and if that was there at the given revision.
+    fn show_head(
+        &self,
+        key: &Key,
+        at: Option<i64>,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StateError>,
+    ) -> Result<bool, StateError> {
+        let Some(row) = self.present.rows.get(key.as_bytes())? else {
+            return Ok(false);
+        };
+        let tail = HeadRow::decode(&row).ok_or(damaged("head"))?.tail;
+        if let Some(at) = at
+            && at < Tail::decode(tail).ok_or(damaged("head"))?.modified
+        {
+            return Ok(false);
+        }
+        let _: ControlFlow<()> = visit(key.as_bytes(), tail)?;
+        Ok(true)
     }
 
     /// How many keys of the range live at the revision.

@@ -198,7 +198,7 @@ fn same_answers(a: &Rig, b: &Rig, query: &RangeQuery) -> RangeAnswer {
 
 #[test]
 fn random_commands_answer_and_read_as_in_a_naive_store_and_alike_on_two_machines() {
-    for seed in seeds(24) {
+    for seed in seeds(16) {
         let _repeat = Seed(seed);
         let mut world = World::new(seed);
         for _ in 0..ROUNDS {

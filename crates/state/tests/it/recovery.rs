@@ -8,8 +8,9 @@ use meerkat_state::{
     snapshot_info_at,
 };
 use meerkat_types::{
-    Command, Key, MemberAttributes, MemberId, NewLease, NewValue, Outcome, Put, Refusal, Revision,
+    Command, Compact, Key, MemberAttributes, MemberId, NewLease, NewValue, Outcome, Put, Refusal, Revision,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn put(key: &str, value: &str) -> Command {
     Command::Put(Put {
@@ -110,4 +111,39 @@ fn local_rows_are_kept_beside_the_state() {
     rig.db().flush().expect("flush");
     rig.crash();
     assert_eq!(local_get(&rig.db(), "identity").expect("read"), Some(Bytes::from_static(b"me")));
+}
+
+#[test]
+fn compaction_on_another_thread_beside_apply_changes_no_answer() {
+    let (mut rig, mut log) = (Rig::new(), Log::default());
+    let mut entries = Vec::new();
+    for n in 0..4_000u32 {
+        entries.push(log.command(put(&format!("k{}", n % 37), &format!("v{n}"))));
+        if n % 50 == 49 {
+            // The revision a little behind the newest, as an operator would compact.
+            let revision = Revision::new(i64::from(n) - 20);
+            entries.push(log.command(Command::Compact(Compact { revision })));
+        }
+    }
+    let (compactor, stop) = (rig.compactor(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                compactor.step(10).expect("step");
+            }
+        });
+        for batch in entries.chunks(13) {
+            rig.apply(batch);
+            rig.reader.hash_kv(None).expect("hash");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    rig.compact_fully();
+    let mut twin = Rig::new();
+    twin.apply(&entries);
+    assert_eq!(rig.reader.digest(), twin.reader.digest());
+    assert_eq!(rig.reader.hash_kv(None).expect("hash"), twin.reader.hash_kv(None).expect("hash"));
+    let history =
+        rig.reader.pin().history(rig.reader.compacted_revision(), rig.reader.current_revision(), 9_999);
+    assert_eq!(history.expect("history").batches.len(), 23, "each revision from the bound on has its event");
 }
