@@ -28,6 +28,16 @@ impl Failure {
         Self::Harness(what.into())
     }
 
+    /// The same failure with what was being done in front of it.
+    #[must_use]
+    pub fn during(self, what: &str) -> Self {
+        match self {
+            Self::Broken(why) => Self::Broken(format!("{what}: {why}")),
+            Self::Harness(why) => Self::Harness(format!("{what}: {why}")),
+            Self::Missing(why) => Self::Missing(why),
+        }
+    }
+
     /// Several findings of one checker as one failure, or nothing if there are none.
     pub fn from_findings(promise: &str, findings: Vec<String>) -> Result<(), Self> {
         if findings.is_empty() {

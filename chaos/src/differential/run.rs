@@ -20,6 +20,9 @@ use crate::outcome::describe;
 const BARRIER_WITHIN: Duration = Duration::from_secs(10);
 /// Requests shown before the one that failed.
 const CONTEXT: usize = 4;
+/// Differences collected before the run gives up. One run then shows the kinds there are, as long
+/// as the two stores themselves stay in step.
+const FINDINGS_MAX: usize = 8;
 /// Revisions compared whole at the end, the newest ones.
 const REVISIONS_COMPARED: i64 = 400;
 
@@ -98,6 +101,7 @@ struct Both {
     coverage: Coverage,
     allowed: u64,
     recent: VecDeque<String>,
+    findings: Vec<String>,
 }
 
 impl Both {
@@ -109,6 +113,7 @@ impl Both {
             coverage: Coverage::default(),
             allowed: 0,
             recent: VecDeque::new(),
+            findings: Vec::new(),
         }
     }
 
@@ -123,10 +128,14 @@ impl Both {
         let (etcd, other) = (etcd.without_identity(), other.without_identity());
         let hidden = self.hidden_values(&request).await?;
         if let Some(what) = difference(&request, &etcd, &other, &hidden) {
-            if allow_list::allowed(&request, &etcd, &other).is_none() {
-                return Err(self.explain(index, &request, &what, &etcd, &other));
+            if allow_list::allowed(&request, &etcd, &other).is_some() {
+                self.allowed += 1;
+            } else {
+                self.findings.push(self.explain(index, &request, &what, &etcd, &other));
+                if FINDINGS_MAX <= self.findings.len() || !self.in_step(&member).await {
+                    return self.verdict();
+                }
             }
-            self.allowed += 1;
         }
         self.coverage.note(&request, &etcd, self.seen);
         self.learn(&request, &etcd);
@@ -167,16 +176,36 @@ impl Both {
         }
     }
 
-    fn explain(&self, index: usize, request: &Request, what: &str, etcd: &Answer, other: &Answer) -> Failure {
-        let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
-        Failure::broken(format!(
-            "request #{index}: {what}\n  {}\n  etcd:  {}\n  other: {}\n  state: {:?}\n  before it:\n    {}",
+    fn explain(&self, index: usize, request: &Request, what: &str, etcd: &Answer, other: &Answer) -> String {
+        format!(
+            "request #{index}: {what}\n    {}\n    etcd:  {}\n    other: {}\n    state: {:?}",
             request.shown(),
             etcd.shown(),
             other.shown(),
-            self.seen,
+            self.seen
+        )
+    }
+
+    /// Whether both stores are at one revision, so that later answers can still be compared.
+    async fn in_step(&self, member: &Endpoint) -> bool {
+        let (etcd, other) = tokio::join!(
+            self.etcd.linearizable_probe(BARRIER_WITHIN),
+            member.linearizable_probe(BARRIER_WITHIN)
+        );
+        matches!((etcd, other), (Ok(etcd), Ok(other)) if etcd == other)
+    }
+
+    fn verdict(&self) -> Result<(), Failure> {
+        if self.findings.is_empty() {
+            return Ok(());
+        }
+        let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
+        Err(Failure::broken(format!(
+            "{} answer(s) differ\n  {}\n  before the last of them:\n    {}",
+            self.findings.len(),
+            self.findings.join("\n  "),
             recent.join("\n    ")
-        ))
+        )))
     }
 
     /// Everything there is to read at each of the last revisions, as one more set of requests.
@@ -192,6 +221,6 @@ impl Both {
             });
             self.ask(first_index + offset, everything).await?;
         }
-        Ok(())
+        self.verdict()
     }
 }

@@ -115,7 +115,7 @@ pub async fn run(points: &[Point], strike: Strike) -> Result<(), Failure> {
         let began = Instant::now();
         walk(&mut cluster, &load, point, strike)
             .await
-            .map_err(|failure| Failure::broken(format!("{} {}: {failure}", point.name, strike.name())))?;
+            .map_err(|failure| failure.during(&format!("{}={}", point.name, strike.name())))?;
         println!("  {}={}: struck and recovered in {:?}", point.name, strike.name(), began.elapsed());
     }
     let history = load.finish().await?;

@@ -25,7 +25,7 @@ pub async fn judge(
         // Every member is asked for everything: a lost write on one follower must not hide.
         let state = unique::final_state(member.endpoint(), started_at).await?;
         checker::check_all(history, &state)
-            .map_err(|failure| Failure::broken(format!("as {} has it: {failure}", member.name())))?;
+            .map_err(|failure| failure.during(&format!("as {} has it", member.name())))?;
     }
     agree(cluster, product).await
 }
