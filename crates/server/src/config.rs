@@ -108,11 +108,11 @@ impl Default for Tuning {
         const MIB: u64 = 1024 * 1024;
         Tuning {
             log_segment_bytes: 64 * MIB,
-            log_cache_bytes: 64 * MIB,
+            log_cache_bytes: 16 * MIB,
             flush_log_bytes: 64 * MIB,
             flush_interval_ms: 30_000,
-            block_cache_bytes: 256 * MIB,
-            write_buffer_bytes: 64 * MIB,
+            block_cache_bytes: 64 * MIB,
+            write_buffer_bytes: 24 * MIB,
             snapshot_keep_entries: 5_000,
         }
     }

@@ -240,6 +240,9 @@ fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions 
 struct NoWatchers;
 
 impl EventSink for NoWatchers {
+    fn wants_events(&self) -> bool {
+        false
+    }
     fn publish(&mut self, _batch: EventBatch) {}
     fn jumped(&mut self) {}
 }

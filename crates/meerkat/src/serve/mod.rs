@@ -18,10 +18,6 @@ use meerkat_server::config::{Config, RawFlags, Tuning};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
-
-/// The fewest threads for requests: with one, a long range would hold up a heartbeat.
-const WORKER_THREADS_MIN: usize = 2;
-
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -59,9 +55,11 @@ fn failed(what: &str, reason: impl std::fmt::Display) -> Failure {
     Failure::error(format!("meerkat: {what}: {reason}"))
 }
 
+/// Half the processors, unless told otherwise: the log, the state and its upkeep have threads of
+/// their own, and two request threads on two processors only take turns with those (docs/adr/0003).
 fn worker_threads(asked: usize) -> usize {
-    let cores = std::thread::available_parallelism().map_or(WORKER_THREADS_MIN, usize::from);
-    if asked == 0 { cores.max(WORKER_THREADS_MIN) } else { asked }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if asked == 0 { (cores / 2).max(1) } else { asked }
 }
 
 /// Resolves at the first SIGTERM or SIGINT.
@@ -129,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn a_member_has_at_least_two_threads_unless_told_otherwise() {
-        assert!(worker_threads(0) >= 2);
-        assert_eq!(worker_threads(1), 1);
+    fn a_member_has_a_request_thread_unless_told_otherwise() {
+        assert!(worker_threads(0) >= 1);
+        assert_eq!(worker_threads(3), 3);
     }
 }

@@ -36,6 +36,8 @@ pub(crate) enum Job {
 /// Where applied revisions go, in order, each once. Must only note and return: it runs on the
 /// apply thread.
 pub trait EventSink: Send + 'static {
+    /// Whether anybody will ever be told. If not, apply does not copy previous values for it.
+    fn wants_events(&self) -> bool;
     fn publish(&mut self, batch: EventBatch);
     /// The state was replaced; revisions up to the reader's current one will not be published.
     fn jumped(&mut self);
@@ -119,7 +121,8 @@ impl ApplyThread {
         parts: ApplyParts,
         jobs: mpsc::Receiver<Job>,
     ) -> io::Result<(Arc<Shared>, super::Applied, std::thread::JoinHandle<()>)> {
-        let (db, machine) = open(&state_dir.current()?, &parts.db_options, &reader)?;
+        let (db, mut machine) = open(&state_dir.current()?, &parts.db_options, &reader)?;
+        machine.set_publish_events(parts.events.wants_events());
         let (mark, applied) = AppliedMark::new(machine.applied().map_or(0, |at| at.index));
         let compaction = CompactionRunner::start(Compactor::new(db.clone()))?;
         let shared = Arc::new(Shared {
@@ -196,7 +199,8 @@ impl ApplyThread {
         };
         tracing::info!(last = ?meta.last_log_id, "installing a snapshot");
         let dir = self.shared.state_dir.replace_with(incoming)?;
-        let (db, machine) = open(&dir, &self.db_options, &self.shared.reader)?;
+        let (db, mut machine) = open(&dir, &self.db_options, &self.shared.reader)?;
+        machine.set_publish_events(self.events.wants_events());
         self.shared.compaction.replace(Compactor::new(db.clone()));
         self.machine = machine;
         *self.shared.db.lock() = db;
