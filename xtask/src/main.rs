@@ -34,19 +34,33 @@ fn main() -> ExitCode {
     };
     let root = metadata::workspace_root();
     let done = match task {
-        "check" => check(&root),
-        "fix" => fix(&root),
-        "tidy" => tidy::tidy(&root),
+        "check" => check(&root).map_err(Failure::from),
+        "fix" => fix(&root).map_err(Failure::from),
+        "tidy" => tidy::tidy(&root).map_err(Failure::from),
         "test" => suite::test(&root, rest),
-        "ci" => run("ci", process::bash(&root, ".ci/run", rest)),
-        _ => Err(USAGE.to_owned()),
+        "ci" => run("ci", process::bash(&root, ".ci/run", rest)).map_err(Failure::from),
+        _ => Err(Failure::Because(USAGE.to_owned())),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
+        Err(Failure::Told) => ExitCode::FAILURE,
+        Err(Failure::Because(reason)) => {
             eprintln!("{reason}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Why a task ends badly.
+enum Failure {
+    Because(String),
+    /// All has been said, and what was said must stay the last line.
+    Told,
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Failure {
+        Failure::Because(reason)
     }
 }
 

@@ -12,6 +12,7 @@ mod summary;
 
 use std::path::Path;
 
+use crate::Failure;
 use crate::process;
 
 /// What `cargo xtask test` was asked for.
@@ -21,7 +22,7 @@ struct Request {
     names: Vec<String>,
 }
 
-pub fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
+pub fn test(root: &Path, arguments: &[String]) -> Result<(), Failure> {
     let request = parse(arguments)?;
     // The black-box suites start this program; a test build alone would not promise it is there.
     process::run("build", process::cargo(root, &["build", "--release", "--package", "meerkat"]))?;
@@ -29,7 +30,7 @@ pub fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
     let suites = plan::plan(root, &programs, request.long);
     let chosen: Vec<_> = suites.into_iter().filter(|suite| request.wants(&suite.name)).collect();
     if chosen.is_empty() {
-        return Err(format!("no suite is called anything like {:?}", request.names));
+        return Err(format!("no suite is called anything like {:?}", request.names).into());
     }
     let logs = target.join("test-logs");
     std::fs::create_dir_all(&logs).map_err(|err| format!("cannot create {}: {err}", logs.display()))?;
@@ -48,7 +49,7 @@ pub fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
         reports.push(report);
     }
     print!("{}", summary::text(&reports));
-    if summary::all_passed(&reports) { Ok(()) } else { Err("some suites failed".to_owned()) }
+    if summary::all_passed(&reports) { Ok(()) } else { Err(Failure::Told) }
 }
 
 impl Request {

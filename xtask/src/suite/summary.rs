@@ -8,18 +8,19 @@ pub fn all_passed(reports: &[Report]) -> bool {
     reports.iter().all(|report| report.verdict == Verdict::Passed && report.failed == 0)
 }
 
+/// The last line is the sum, alone, whatever happened.
 pub fn text(reports: &[Report]) -> String {
     let mut out = String::from("\n==> summary\n");
     for report in reports {
-        for line in &report.notable {
-            push(&mut out, format_args!("{}: {line}", report.name));
+        for line in report.notable.iter().filter(|line| !line.contains(" 0 passed; 0 failed;")) {
+            push(&mut out, format_args!("{line}  ({})", report.name));
         }
     }
     let width = reports.iter().map(|report| report.name.len()).max().unwrap_or(0);
     push(
         &mut out,
         format_args!(
-            "\n{:width$}  {:>11}  {:>7}  {:>7}  {:>6}  {:>6}",
+            "\n{:width$}  {:11}  {:>7}  {:>7}  {:>6}  {:>6}",
             "suite", "", "time", "budget", "passed", "failed"
         ),
     );
@@ -30,7 +31,7 @@ pub fn text(reports: &[Report]) -> String {
         push(
             &mut out,
             format_args!(
-                "{name:width$}  {verdict:>11}  {elapsed:>6.1}s  {budget:>6}s  {passed:>6}  {failed:>6}"
+                "{name:width$}  {verdict:11}  {elapsed:>6.1}s  {budget:>6}s  {passed:>6}  {failed:>6}"
             ),
         );
     }
@@ -70,7 +71,7 @@ mod tests {
         let reports = [report("a", Verdict::Passed, 3, 0), report("b", Verdict::Failed, 4, 2)];
         let text = text(&reports);
         assert_eq!(text.lines().last(), Some("7 passed, 2 failed"));
-        assert!(text.contains("a: test result: ok. 3 passed; 0 failed;"), "{text}");
+        assert!(text.contains("\ntest result: ok. 3 passed; 0 failed;  (a)\n"), "{text}");
         assert!(!all_passed(&reports));
         assert!(all_passed(&reports[..1]));
     }
