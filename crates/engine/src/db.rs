@@ -49,12 +49,12 @@ impl Db {
     /// Opens the database in `path`, or makes one there.
     pub fn open(path: impl AsRef<Path>, options: &DbOptions) -> Result<Db, EngineError> {
         let path = path.as_ref();
-        std::fs::create_dir_all(path).map_err(|error| open_error(path, &error.to_string()))?;
+        std::fs::create_dir_all(path).map_err(|error| open_error(path, &error))?;
         let cache = options::cache(options);
         let families = options::columns(options, &cache);
         let raw = options::database(options)
             .and_then(|database| DB::open_cf_descriptors(&database, path, families))
-            .map_err(|error| open_error(path, &error.to_string()))?;
+            .map_err(|error| open_error(path, &error))?;
         Ok(Db::own(raw, cache, path))
     }
 
@@ -68,7 +68,7 @@ impl Db {
                 database.create_if_missing(false);
                 DB::open_cf_descriptors_read_only(&database, path, families, false)
             })
-            .map_err(|error| open_error(path, &error.to_string()))?;
+            .map_err(|error| open_error(path, &error))?;
         Ok(Db::own(raw, cache, path))
     }
 
@@ -129,7 +129,8 @@ impl Db {
 }
 
 /// Says what the operator can do, as far as RocksDB's text lets us tell the causes apart.
-fn open_error(path: &Path, reason: &str) -> EngineError {
+fn open_error(path: &Path, reason: &dyn std::fmt::Display) -> EngineError {
+    let reason = reason.to_string();
     let next_step = if reason.contains("lock") || reason.contains("LOCK") {
         "Another process has it open: stop that one first, or give this one a directory of its own"
     } else if reason.contains("Column families not opened") || reason.contains("not supported") {
@@ -139,7 +140,7 @@ fn open_error(path: &Path, reason: &str) -> EngineError {
     } else {
         "Check that it is a directory which this user may read and write, and that its disk has room"
     };
-    EngineError::Open { path: path.to_owned(), reason: reason.to_owned(), next_step }
+    EngineError::Open { path: path.to_owned(), reason, next_step }
 }
 
 #[cfg(test)]
