@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub trait LogDisk: Send + Sync {
     /// Names of all files there are.
@@ -57,6 +58,26 @@ pub struct FsDisk {
     _lock: File,
 }
 
+/// How long a process that is on its way out may still hold the lock: one killed a moment ago, or a
+/// child that was forked from it and has not begun its own program yet.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+fn take_lock(lock: &File, dir: &Path) -> io::Result<()> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                let text = format!("the log in {} is in use by another process", dir.display());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+            }
+            Err(TryLockError::Error(err)) => return Err(err),
+        }
+    }
+}
+
 impl FsDisk {
     /// Makes the directory if it is missing, and removes what an interrupted `create` left.
     pub fn open(dir: &Path) -> io::Result<FsDisk> {
@@ -67,14 +88,7 @@ impl FsDisk {
             None => {}
         }
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK_NAME))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let text = format!("the log in {} is in use by another process", dir.display());
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
-            }
-            Err(TryLockError::Error(err)) => return Err(err),
-        }
+        take_lock(&lock, dir)?;
         let disk = FsDisk { dir: dir.to_owned(), handle: File::open(dir)?, _lock: lock };
         for name in disk.list()?.iter().filter(|name| name.ends_with(UNFINISHED_SUFFIX)) {
             disk.remove(name)?;
