@@ -34,9 +34,9 @@ fn push_char(quoted: &mut String, c: char) {
 }
 
 /// Letters, marks, numbers, punctuation, symbols and the ASCII space. The standard library knows,
-/// but says so only by how it prints; a mark needs a letter before it.
+/// but says so only by what it escapes; a mark is left alone after a letter.
 fn is_printable(c: char) -> bool {
-    c.is_ascii_graphic() || c == ' ' || (!c.is_ascii() && !format!("{:?}", format!("a{c}")).contains('\\'))
+    c.is_ascii_graphic() || c == ' ' || (!c.is_ascii() && !format!("a{c}").escape_debug().any(|c| c == '\\'))
 }
 
 /// Reads one quoted string from the front of `text`, and gives it back with what follows it.
