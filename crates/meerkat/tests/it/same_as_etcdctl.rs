@@ -53,8 +53,7 @@ struct Said {
 fn ask(tool: &mut Command, server: &Etcd, args: &[&str], input: &str) -> Said {
     let output = run(tool.args(["--endpoints", &server.endpoint]).args(args), input.as_bytes());
     // etcdctl's client library logs JSON lines of its own; the tool's word is the line that begins so.
-    let complaint =
-        stderr(&output).lines().filter(|line| line.starts_with("Error: ")).last().map(str::to_owned);
+    let complaint = stderr(&output).lines().rfind(|line| line.starts_with("Error: ")).map(str::to_owned);
     let port = server.endpoint.rsplit(':').next().expect("host:port").to_owned();
     Said {
         status: output.status.code(),
