@@ -239,6 +239,7 @@ fn health_prints_what_etcdctl_prints_but_for_the_time_taken() {
                 (said.status, without_durations(&said.stdout), said.error)
             };
             assert_eq!(shape(&mut meerkat()), shape(&mut etcdctl()), "in {format}");
+            pair.compared += 1;
         }
     });
 }
@@ -259,6 +260,7 @@ fn an_endpoint_that_is_not_there_is_said_and_costs_the_others_nothing() {
                 lines.map(str::to_owned).collect()
             };
             assert_eq!(complaints(stderr(&ours)), complaints(stderr(&theirs)), "{what}");
+            pair.compared += 1;
         }
         let get = run(meerkat().args(["get", "k", "--endpoints", &two]), b"");
         assert!(get.status.success(), "the other endpoint answers: {}", stderr(&get));
