@@ -4,6 +4,7 @@
 //! Keep this short, and never add a row that the contract does not have.
 
 use super::request::{Answer, Request};
+use meerkat_proto::error_text::EtcdError;
 
 /// A wanted difference.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,27 @@ pub const ROWS: &[Row] = &[
         what: "a method that 3.5.1 does not have",
         handling: Handling::NeverAsked,
     },
+    Row {
+        contract: "B.5 'Pre-apply check of taken branch only'",
+        what: "of several things wrong in one txn, 3.6 names the first operation's, 3.5.1 a put's before a range's",
+        handling: Handling::Accepted(both_refuse_the_taken_branch),
+    },
 ];
+
+/// Both refuse the whole txn, each for a reason that its pre-apply check knows.
+fn both_refuse_the_taken_branch(request: &Request, etcd: &Answer, meerkat: &Answer) -> bool {
+    let known = |answer: &Answer| {
+        matches!(answer, Answer::Refused(_, text) if [
+            EtcdError::KeyNotFound,
+            EtcdError::LeaseNotFound,
+            EtcdError::Compacted,
+            EtcdError::FutureRev,
+        ]
+        .iter()
+        .any(|error| error.message() == text))
+    };
+    matches!(request, Request::Txn(_)) && known(etcd) && known(meerkat)
+}
 
 /// The row that allows this difference, if there is one.
 pub fn allowed(request: &Request, etcd: &Answer, meerkat: &Answer) -> Option<&'static Row> {

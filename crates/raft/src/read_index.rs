@@ -9,12 +9,14 @@
 //! about writes acknowledged in between.
 
 use crate::leadership::Leadership;
+use crate::network::conversation::Conversation;
 use crate::network::link::{Links, Purpose};
 use crate::state_machine::{Applied, MeerkatRaft};
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::read_index_response::Result as Wire;
 use openraft::ReadPolicy;
 use openraft::errors::{LinearizableReadError, RaftError};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -50,7 +52,11 @@ pub struct ReadIndexer {
     failed: Arc<AtomicU64>,
 }
 
+type LeaderConversation = Conversation<pb::ReadIndexRequest, pb::ReadIndexResponse>;
+
 struct Rounds {
+    /// With which leader, and the stream to it. Held for a moment, never across an await.
+    conversation: Mutex<Option<(u64, LeaderConversation)>>,
     raft: MeerkatRaft,
     links: Arc<Links>,
     leadership: Leadership,
@@ -65,7 +71,7 @@ impl ReadIndexer {
         applied: Applied,
         timeout: Duration,
     ) -> ReadIndexer {
-        let rounds = Arc::new(Rounds { raft, links, leadership, timeout });
+        let rounds = Arc::new(Rounds { conversation: Mutex::new(None), raft, links, leadership, timeout });
         let (here, readers_here) = mpsc::channel(READERS_MAX);
         let (anywhere, readers) = mpsc::channel(READERS_MAX);
         tokio::spawn(serve_rounds(readers_here, rounds.clone(), async |rounds: &Rounds| rounds.lead().await));
@@ -164,18 +170,32 @@ impl Rounds {
         Err(last)
     }
 
+    /// Asks on the stream kept open to the leader. One question is out at a time: only the task
+    /// that serves `anywhere` asks.
     async fn ask_leader(&self, leader: u64, within: Duration) -> Answer {
+        // Taken out while in use: a question that is given up takes its stream with it.
+        let kept = self.conversation.lock().take().filter(|(with, _)| *with == leader);
+        let exchange = async {
+            let mut conversation = match kept {
+                Some((_, conversation)) => conversation,
+                None => self.open(leader).await?,
+            };
+            let answer = conversation.exchange(pb::ReadIndexRequest {}).await;
+            Ok::<_, ReadIndexError>((answer.map_err(|_| ReadIndexError::Timeout)?, conversation))
+        };
+        let exchanged = tokio::time::timeout(within, exchange).await;
+        let (answer, conversation) = exchanged.map_err(|_| ReadIndexError::Timeout)??;
+        *self.conversation.lock() = Some((leader, conversation));
+        match answer.result {
+            Some(Wire::Index(index)) => Ok(index),
+            Some(Wire::NotLeader(_)) | None => Err(ReadIndexError::LeaderChanged),
+        }
+    }
+
+    async fn open(&self, leader: u64) -> Result<LeaderConversation, ReadIndexError> {
         let node = self.leadership.node(leader).ok_or(ReadIndexError::NoLeader)?;
         let mut link =
             self.links.to(leader, &node, Purpose::Forward).map_err(|_| ReadIndexError::NoLeader)?;
-        let mut request = tonic::Request::new(pb::ReadIndexRequest {});
-        request.set_timeout(within);
-        match link.read_index(request).await {
-            Ok(response) => match response.into_inner().result {
-                Some(Wire::Index(index)) => Ok(index),
-                Some(Wire::NotLeader(_)) | None => Err(ReadIndexError::LeaderChanged),
-            },
-            Err(_) => Err(ReadIndexError::Timeout),
-        }
+        Conversation::open(|questions| link.read_index(questions)).await.map_err(|_| ReadIndexError::Timeout)
     }
 }

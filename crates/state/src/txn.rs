@@ -131,16 +131,16 @@ impl Check<'_> {
     }
 
     fn put_after(&self, put: &Put, before: &[&TxnOp]) -> Result<Result<(), Refusal>, StateError> {
-        if attaches(put) {
-            return Ok(Err(Refusal::LeaseNotFound));
+        if keeps(put) {
+            let key = put.key.as_bytes();
+            // It must exist before the transaction, and still when its turn comes.
+            let exists = self.present.rows.get(key)?.is_some() && !deleted_before(key, before);
+            if !exists {
+                return Ok(Err(Refusal::KeyNotFound));
+            }
         }
-        if !keeps(put) {
-            return Ok(Ok(()));
-        }
-        let key = put.key.as_bytes();
-        // It must exist before the transaction, and still when its turn comes.
-        let exists = self.present.rows.get(key)?.is_some() && !deleted_before(key, before);
-        Ok(if exists { Ok(()) } else { Err(Refusal::KeyNotFound) })
+        // After the key, unlike for a put outside a transaction: as etcd 3.6.
+        Ok(if attaches(put) { Err(Refusal::LeaseNotFound) } else { Ok(()) })
     }
 }
 

@@ -39,7 +39,10 @@ impl Logging {
         let filter = match level {
             // What ends a process is logged as an error; nothing is rarer.
             "panic" | "fatal" | "dpanic" => "error".to_owned(),
-            "debug" | "info" | "warn" | "error" => level.to_owned(),
+            // The consensus library speaks to its developers, and at each try of each failure; what
+            // an operator should know of it, we say ourselves.
+            "info" | "warn" => format!("{level},openraft=error"),
+            "debug" | "error" => level.to_owned(),
             filter if filter.contains('=') => filter.to_owned(),
             other => return Err(format!("unknown --log-level {other:?}")),
         };

@@ -27,6 +27,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             .map_err(Failure::error)?;
     let workers = worker_threads(given.number("meerkat-worker-threads").map_err(Failure::error)?);
     logging.install();
+    refuse_huge_pages();
     for notice in &given.notices {
         tracing::warn!("{notice}");
     }
@@ -34,12 +35,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .and_then(|raw| Config::from_flags(raw).map_err(|error| error.to_string()))
         .map_err(|reason| failed("bad configuration", reason))?;
     meerkat_server::arm_fault_points().map_err(|reason| failed("bad fault points", reason))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
-        .thread_name("meerkat-request")
-        .enable_all()
-        .build()
-        .map_err(|error| failed("no threads for requests", error))?;
+    let runtime = request_runtime(workers).map_err(|error| failed("no threads for requests", error))?;
     let outcome = runtime.block_on(async {
         let shutdown = stop_signal().map_err(|error| failed("no signal handler", error))?;
         meerkat_server::run(config, shutdown).await.map_err(|error| failed("the member stopped", error))
@@ -53,6 +49,29 @@ fn failed(what: &str, reason: impl std::fmt::Display) -> Failure {
     let reason = reason.to_string();
     tracing::error!(error = %reason, "{what}");
     Failure::error(format!("meerkat: {what}: {reason}"))
+}
+
+/// With one thread, the scheduler that takes tasks strictly in turn: answers that become ready
+/// together then leave in one write to the socket, where the other scheduler runs a connection at
+/// once for each of them (docs/adr/0003).
+fn request_runtime(workers: usize) -> std::io::Result<tokio::runtime::Runtime> {
+    if workers == 1 {
+        return tokio::runtime::Builder::new_current_thread().enable_all().build();
+    }
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .thread_name("meerkat-request")
+        .enable_all()
+        .build()
+}
+
+/// Without huge pages: an allocator's half-used regions would each weigh 2 MiB.
+fn refuse_huge_pages() {
+    // SAFETY: prctl with these arguments changes a flag of this process and touches no memory.
+    let refused = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+    if refused != 0 {
+        tracing::debug!("this kernel does not let a process refuse huge pages");
+    }
 }
 
 /// Half the processors, unless told otherwise: the log, the state and its upkeep have threads of

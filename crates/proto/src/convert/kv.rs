@@ -1,7 +1,7 @@
 //! Requests about keys, from the wire: ranges, puts, deletes and compactions.
 //!
-//! The wire's special numbers end here: a limit or a revision of zero or less is "none given", a
-//! lease of zero is "no lease". Transactions, which are made of these, are in [`super::txn`].
+//! The wire's special numbers end here: a limit of zero or less and a revision of zero are "none
+//! given", a lease of zero is "no lease". Transactions, which are made of these, are in [`super::txn`].
 
 use super::BadRequest;
 use crate::pb::etcdserver as pb;
@@ -21,7 +21,9 @@ impl TryFrom<pb::RangeRequest> for RangeQuery {
         let sort = Sort { order: sort_order(wire.sort_order)?, target: sort_target(wire.sort_target)? };
         Ok(RangeQuery {
             keys,
-            at: positive(wire.revision).map(Revision::new),
+            // Outside a transaction a negative revision reads the present; inside one it is refused
+            // like any revision below the compacted one. Which of the two, the store knows.
+            at: Some(wire.revision).filter(|revision| *revision != 0).map(Revision::new),
             // A limit beyond what memory can address is no limit.
             limit: positive(wire.limit).and_then(|limit| usize::try_from(limit).ok()),
             sort,

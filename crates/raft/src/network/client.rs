@@ -4,6 +4,7 @@
 //! oldest unanswered request is older than `ANSWER_TIMEOUT` is broken off as unreachable, since
 //! such a stream has no deadline of its own and a black hole would wedge replication.
 
+use super::conversation::Conversation;
 use super::link::{Link, Links, Purpose};
 use super::wire;
 use crate::snapshot::StateSnapshot;
@@ -14,13 +15,14 @@ use futures::{Stream, StreamExt};
 use meerkat_proto::pb::peer as pb;
 use openraft::OptionalSend;
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::network::{Backoff, RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderError,
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -31,6 +33,8 @@ use tonic::{Code, Request, Status};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Sending and installing a whole state.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(600);
+const SNAPSHOT_PAUSES_MS: [u64; 3] = [250, 500, 1_000];
+const SNAPSHOT_PAUSE_MAX_MS: u64 = 2_000;
 
 type RpcError = RPCError<TypeConfig>;
 type AppendResults<'s> = BoxStream<'s, Result<StreamAppendResult<TypeConfig>, RpcError>>;
@@ -57,7 +61,7 @@ impl RaftNetworkFactory<TypeConfig> for PeerNetworkFactory {
 
 impl PeerNetworkFactory {
     fn network(&self, target: u64, node: &PeerNode, purpose: Purpose) -> PeerNetwork {
-        PeerNetwork { links: self.links.clone(), target, node: node.clone(), purpose }
+        PeerNetwork { links: self.links.clone(), target, node: node.clone(), purpose, heartbeats: None }
     }
 }
 
@@ -67,6 +71,8 @@ pub(crate) struct PeerNetwork {
     target: u64,
     node: PeerNode,
     purpose: Purpose,
+    /// Kept open between heartbeats, which are too many and too small for a call each.
+    heartbeats: Option<Conversation<pb::AppendRequest, pb::AppendResponse>>,
 }
 
 impl PeerNetwork {
@@ -75,21 +81,44 @@ impl PeerNetwork {
     }
 
     fn failed(&self, status: &Status) -> RpcError {
-        if status.code() == Code::FailedPrecondition {
-            tracing::error!(peer = %self.node, reason = status.message(), "a peer refuses this member");
-        }
+        let refused = status.code() == Code::FailedPrecondition;
+        self.links.missed(self.target, &self.node, refused, status.message());
         Unreachable::new(status).into()
     }
 
+    /// One heartbeat on the stream kept for them. A stream that failed, was given up while an
+    /// answer was due, or has said its last word is dropped; the next heartbeat opens another.
     async fn heartbeat(
-        &self,
+        &mut self,
         request: AppendEntriesRequest<TypeConfig>,
         deadline: Duration,
     ) -> Result<StreamAppendResult<TypeConfig>, RpcError> {
-        let call = with_deadline(wire::append_to_wire(request), deadline);
-        let answer = self.link(Purpose::Heartbeat)?.heartbeat(call).await;
-        let answer = answer.map_err(|status| self.failed(&status))?.into_inner();
-        wire::append_result_from_wire(answer).map_err(|missing| Unreachable::new(&missing).into())
+        // Taken out while in use: if this future is dropped half-way, so is the stream.
+        let stream = self.heartbeats.take();
+        let exchange = async {
+            let mut stream = match stream {
+                Some(stream) => stream,
+                None => self.open_heartbeats().await?,
+            };
+            let answer = stream.exchange(wire::append_to_wire(request)).await;
+            Ok::<_, RpcError>((answer.map_err(|status| self.failed(&status))?, stream))
+        };
+        let (answer, stream) = tokio::time::timeout(deadline, exchange)
+            .await
+            .map_err(|_| RpcError::from(Unreachable::from_string("no answer to a heartbeat in time")))??;
+        let result = wire::append_result_from_wire(answer)
+            .map_err(|missing| RpcError::from(Unreachable::new(&missing)))?;
+        // The peer ends the stream after a refusal.
+        if result.is_ok() {
+            self.heartbeats = Some(stream);
+        }
+        Ok(result)
+    }
+
+    async fn open_heartbeats(&self) -> Result<Conversation<pb::AppendRequest, pb::AppendResponse>, RpcError> {
+        let mut link = self.link(Purpose::Heartbeat)?;
+        let opened = Conversation::open(|requests| link.append(requests)).await;
+        opened.map_err(|status| self.failed(&status))
     }
 
     async fn open_append_stream<S>(&self, input: S) -> Result<AppendResults<'static>, RpcError>
@@ -108,6 +137,7 @@ impl PeerNetwork {
             .await
             .map_err(|_| RpcError::from(Unreachable::from_string("the append stream did not open in time")))?
             .map_err(|status| self.failed(&status))?;
+        self.links.reached(self.target);
         Ok(watched(answers.into_inner(), unanswered))
     }
 }
@@ -168,11 +198,22 @@ impl RaftNetworkV2<TypeConfig> for PeerNetwork {
         Box::pin(async move {
             match self.purpose {
                 Purpose::Heartbeat => {
-                    let this = &*self;
                     let deadline = option.soft_ttl();
-                    Ok(input.then(move |request| this.heartbeat(request, deadline)).boxed())
+                    let beats =
+                        futures::stream::unfold((self, input), move |(network, mut input)| async move {
+                            let request = input.next().await?;
+                            let result = network.heartbeat(request, deadline).await;
+                            Some((result, (network, input)))
+                        });
+                    Ok(beats.boxed())
                 }
                 Purpose::Append | Purpose::Snapshot | Purpose::Forward => {
+                    let mut input = input.peekable();
+                    // openraft backs off from a dead peer while it makes a request, so connecting
+                    // before there is one would be a loop without a pause.
+                    if Pin::new(&mut input).peek().await.is_none() {
+                        return Ok(futures::stream::empty().boxed());
+                    }
                     self.open_append_stream(input).await
                 }
             }
@@ -211,6 +252,7 @@ impl RaftNetworkV2<TypeConfig> for PeerNetwork {
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         let mut link = self.link(Purpose::Snapshot)?;
+        let sent = snapshot.snapshot.delivery();
         let chunks = transfer::chunks(&vote, snapshot)
             .map_err(|error| StreamingError::from(Unreachable::<TypeConfig>::new(&error)))?;
         let call = tokio::time::timeout(SNAPSHOT_TIMEOUT, link.install_snapshot(Request::new(chunks)));
@@ -223,7 +265,19 @@ impl RaftNetworkV2<TypeConfig> for PeerNetwork {
             .map_err(|status| StreamingError::from(self.failed(&status)))?;
         let vote = wire::vote_from_wire(answer.into_inner().ballot)
             .map_err(|missing| StreamingError::from(Unreachable::new(&missing)))?;
+        sent.succeeded();
         Ok(SnapshotResponse::new(vote))
+    }
+
+    /// Each try to send a snapshot begins with making one, so a dead peer is tried less often.
+    fn backoff(&self) -> Option<Backoff> {
+        match self.purpose {
+            Purpose::Snapshot => {
+                let pauses = SNAPSHOT_PAUSES_MS.iter().chain(std::iter::repeat(&SNAPSHOT_PAUSE_MAX_MS));
+                Some(Backoff::new(pauses.map(|ms| Duration::from_millis(*ms))))
+            }
+            Purpose::Append | Purpose::Heartbeat | Purpose::Forward => None,
+        }
     }
 
     async fn transfer_leader(

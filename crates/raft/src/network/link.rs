@@ -10,7 +10,7 @@ use crate::type_config::PeerNode;
 use meerkat_proto::pb::peer::peer_client::PeerClient;
 use meerkat_types::MemberId;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::metadata::{MetadataMap, MetadataValue};
@@ -48,6 +48,8 @@ pub(crate) struct Links {
     identity: Identity,
     /// Never held across an await; connecting happens lazily inside the channel.
     channels: Mutex<HashMap<(u64, Purpose), (String, Channel)>>,
+    /// Peers that the last call did not reach: their silence is logged once, not at each try.
+    silent: Mutex<HashSet<u64>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -59,11 +61,30 @@ pub(crate) struct BadPeerUrl {
 
 impl Links {
     pub(crate) fn new(identity: Identity) -> Arc<Links> {
-        Arc::new(Links { identity, channels: Mutex::new(HashMap::new()) })
+        Arc::new(Links { identity, channels: Mutex::default(), silent: Mutex::default() })
     }
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// A call reached this peer.
+    pub(crate) fn reached(&self, target: u64) {
+        if self.silent.lock().remove(&target) {
+            tracing::info!(peer = %MemberId(target), "a peer is reachable again");
+        }
+    }
+
+    /// A call did not reach this peer, or was refused by it.
+    pub(crate) fn missed(&self, target: u64, node: &PeerNode, refused: bool, reason: &str) {
+        if !self.silent.lock().insert(target) {
+            return;
+        }
+        if refused {
+            tracing::error!(peer = %node, reason, "a peer refuses this member");
+        } else {
+            tracing::warn!(peer = %node, reason, "a peer cannot be reached; trying again and again");
+        }
     }
 
     pub(crate) fn to(&self, target: u64, node: &PeerNode, purpose: Purpose) -> Result<Link, BadPeerUrl> {

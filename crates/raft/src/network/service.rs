@@ -12,6 +12,7 @@ use crate::snapshot::state_dir::StateDir;
 use crate::snapshot::transfer::Receiving;
 use crate::state_machine::{MeerkatRaft, describe};
 use crate::type_config::{EncodedProposal, LogId, SnapshotMeta, Vote};
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use meerkat_proto::pb::peer as pb;
@@ -141,17 +142,6 @@ impl Peer for PeerService {
         Ok(Response::new(answers.boxed()))
     }
 
-    async fn heartbeat(
-        &self,
-        request: Request<pb::AppendRequest>,
-    ) -> Result<Response<pb::AppendResponse>, Status> {
-        self.gate.check(request.metadata())?;
-        let request = wire::append_from_wire(request.into_inner()).map_err(malformed)?;
-        let last = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
-        let answer = self.raft.append_entries(request).await.map_err(stopped)?;
-        Ok(Response::new(wire::append_result_to_wire(wire::heartbeat_result(answer, last))))
-    }
-
     async fn vote(&self, request: Request<pb::VoteRequest>) -> Result<Response<pb::VoteResponse>, Status> {
         self.gate.check(request.metadata())?;
         let request = wire::vote_request_from_wire(request.into_inner()).map_err(malformed)?;
@@ -222,7 +212,10 @@ impl Peer for PeerService {
         request: Request<pb::ProposeRequest>,
     ) -> Result<Response<pb::ProposeResponse>, Status> {
         self.gate.check(request.metadata())?;
-        let proposals = request.into_inner().proposals.into_iter().map(EncodedProposal).collect();
+        // Copied: a proposal stays in the log's cache for long, and a slice of the message would
+        // keep the message's whole buffer there with it.
+        let copy = |proposal: Bytes| EncodedProposal(Bytes::copy_from_slice(&proposal));
+        let proposals = request.into_inner().proposals.into_iter().map(copy).collect();
         let fates = self.proposer.propose_here(proposals).await;
         let fates = fates.into_iter().map(|fate| match fate {
             Fate::Applied => pb::ProposalFate::Applied.into(),
@@ -232,17 +225,29 @@ impl Peer for PeerService {
         Ok(Response::new(pb::ProposeResponse { fates: fates.collect() }))
     }
 
+    type ReadIndexStream = BoxStream<'static, Result<pb::ReadIndexResponse, Status>>;
+
     async fn read_index(
         &self,
-        request: Request<pb::ReadIndexRequest>,
-    ) -> Result<Response<pb::ReadIndexResponse>, Status> {
+        request: Request<Streaming<pb::ReadIndexRequest>>,
+    ) -> Result<Response<Self::ReadIndexStream>, Status> {
         use pb::read_index_response::Result as Wire;
         self.gate.check(request.metadata())?;
-        let result = match self.reads.index_as_leader().await {
-            Ok(index) => Wire::Index(index),
-            Err(ReadIndexError::NoLeader | ReadIndexError::LeaderChanged) => Wire::NotLeader(true),
-            Err(error @ (ReadIndexError::Timeout | ReadIndexError::Stopped)) => return Err(stopped(error)),
-        };
-        Ok(Response::new(pb::ReadIndexResponse { result: Some(result) }))
+        let reads = self.reads.clone();
+        let answers = request.into_inner().then(move |question| {
+            let reads = reads.clone();
+            async move {
+                question?;
+                let result = match reads.index_as_leader().await {
+                    Ok(index) => Wire::Index(index),
+                    Err(ReadIndexError::NoLeader | ReadIndexError::LeaderChanged) => Wire::NotLeader(true),
+                    Err(error @ (ReadIndexError::Timeout | ReadIndexError::Stopped)) => {
+                        return Err(stopped(error));
+                    }
+                };
+                Ok(pb::ReadIndexResponse { result: Some(result) })
+            }
+        });
+        Ok(Response::new(answers.boxed()))
     }
 }

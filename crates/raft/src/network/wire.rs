@@ -8,8 +8,8 @@ use crate::type_config::{EncodedProposal, Entry, LogId, StoredMembership, TypeCo
 use meerkat_proto::pb::peer as pb;
 use openraft::EntryPayload;
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, StreamAppendResult,
-    TransferLeaderRequest, VoteRequest, VoteResponse,
+    AppendEntriesRequest, StreamAppendError, StreamAppendResult, TransferLeaderRequest, VoteRequest,
+    VoteResponse,
 };
 use openraft::vote::RaftLeaderId;
 use openraft::vote::leader_id_adv::LeaderId;
@@ -98,21 +98,6 @@ pub(crate) fn append_result_from_wire(
         Wire::Conflict(at) => Err(StreamAppendError::Conflict(log_id_from_wire(at))),
         Wire::HigherBallot(ballot) => Err(StreamAppendError::HigherVote(vote_from_wire(Some(ballot))?)),
     })
-}
-
-/// A heartbeat's answer, in the form that stream answers have.
-pub(crate) fn heartbeat_result(
-    response: AppendEntriesResponse<TypeConfig>,
-    previous: Option<LogId>,
-) -> StreamAppendResult<TypeConfig> {
-    match (response, previous) {
-        (AppendEntriesResponse::Success, previous) => Ok(previous),
-        (AppendEntriesResponse::PartialSuccess(upto), _) => Ok(upto),
-        (AppendEntriesResponse::Conflict, Some(previous)) => Err(StreamAppendError::Conflict(previous)),
-        // Nothing before the first entry can conflict.
-        (AppendEntriesResponse::Conflict, None) => Ok(None),
-        (AppendEntriesResponse::HigherVote(vote), _) => Err(StreamAppendError::HigherVote(vote)),
-    }
 }
 
 pub(crate) fn vote_request_to_wire(request: &VoteRequest<TypeConfig>) -> pb::VoteRequest {

@@ -8,7 +8,7 @@ pub(crate) mod pins;
 pub(crate) mod state_dir;
 pub(crate) mod transfer;
 
-use pins::Pin;
+use pins::{Delivery, Pin};
 use std::path::{Path, PathBuf};
 
 /// What openraft passes around as the content of a snapshot.
@@ -19,7 +19,7 @@ enum Content {
     /// is shown at start and after a flush; never sent.
     InPlace,
     /// A directory of files, removed with this value unless it was taken over by an install.
-    Files { dir: PathBuf, _pin: Option<Pin> },
+    Files { dir: PathBuf, pin: Option<Pin> },
 }
 
 impl StateSnapshot {
@@ -29,7 +29,15 @@ impl StateSnapshot {
 
     /// `pin` keeps the log that continues this snapshot from being purged while it is sent.
     pub(crate) fn files(dir: PathBuf, pin: Option<Pin>) -> StateSnapshot {
-        StateSnapshot(Content::Files { dir, _pin: pin })
+        StateSnapshot(Content::Files { dir, pin })
+    }
+
+    /// Where to say that the snapshot arrived.
+    pub(crate) fn delivery(&self) -> Delivery {
+        match &self.0 {
+            Content::Files { pin: Some(pin), .. } => pin.delivery(),
+            Content::Files { pin: None, .. } | Content::InPlace => Delivery::default(),
+        }
     }
 
     pub(crate) fn dir(&self) -> Option<&Path> {

@@ -1,12 +1,13 @@
 //! Log positions that must not be purged yet, because a snapshot that ends there is on its way.
 //!
 //! Without a pin a busy leader would purge past the snapshot while it is being sent, and the
-//! follower would need another one as soon as it had installed the first. A pin outlives its
-//! transfer by a grace time, in which the follower fetches what came after.
+//! follower would need another one as soon as it had installed the first. The pin of a snapshot that
+//! arrived outlives its transfer by a grace time, in which the follower fetches what came after.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a finished transfer still holds the log behind it.
@@ -28,6 +29,23 @@ struct Held {
 pub(crate) struct Pin {
     id: u64,
     pins: Pins,
+    delivered: Delivery,
+}
+
+/// Tells a pin whether its snapshot arrived.
+#[derive(Clone, Default)]
+pub(crate) struct Delivery(Arc<AtomicBool>);
+
+impl Delivery {
+    pub(crate) fn succeeded(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Pin {
+    pub(crate) fn delivery(&self) -> Delivery {
+        self.delivered.clone()
+    }
 }
 
 impl Pins {
@@ -36,7 +54,7 @@ impl Pins {
         let id = held.next;
         held.next += 1;
         held.pins.insert(id, (index, None));
-        Pin { id, pins: self.clone() }
+        Pin { id, pins: self.clone(), delivered: Delivery::default() }
     }
 
     /// The lowest pinned index, if any pin still counts at `now`.
@@ -49,7 +67,11 @@ impl Pins {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        if let Some((_, until)) = self.pins.shared.lock().pins.get_mut(&self.id) {
+        let mut held = self.pins.shared.lock();
+        if !self.delivered.0.load(Ordering::SeqCst) {
+            // A dead follower must not keep the log growing: the next try takes a newer snapshot.
+            held.pins.remove(&self.id);
+        } else if let Some((_, until)) = held.pins.get_mut(&self.id) {
             *until = Some(Instant::now() + GRACE);
         }
     }
@@ -65,10 +87,18 @@ mod tests {
         let low = pins.hold(5);
         let high = pins.hold(9);
         assert_eq!(pins.lowest(Instant::now()), Some(5));
+        low.delivery().succeeded();
         drop(low);
         assert_eq!(pins.lowest(Instant::now()), Some(5));
         assert_eq!(pins.lowest(Instant::now() + GRACE + Duration::from_secs(1)), Some(9));
         drop(high);
-        assert_eq!(pins.lowest(Instant::now() + 2 * GRACE + Duration::from_secs(1)), None);
+        assert_eq!(pins.lowest(Instant::now() + GRACE + Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn a_snapshot_that_did_not_arrive_holds_nothing() {
+        let pins = Pins::default();
+        drop(pins.hold(5));
+        assert_eq!(pins.lowest(Instant::now()), None);
     }
 }

@@ -107,13 +107,13 @@ impl Model {
             match op {
                 TxnOp::Range(query) => self.check_txn_range(query)?,
                 TxnOp::Put(put) => {
-                    if let NewLease::Set(Some(_)) = put.lease {
-                        return Err(Refusal::LeaseNotFound);
-                    }
                     let keeps = put.value == NewValue::KeepCurrent || put.lease == NewLease::KeepCurrent;
                     let key = put.key.bytes();
                     if keeps && !(self.now().contains_key(key) && alive.contains(key)) {
                         return Err(Refusal::KeyNotFound);
+                    }
+                    if let NewLease::Set(Some(_)) = put.lease {
+                        return Err(Refusal::LeaseNotFound);
                     }
                     alive.push(key.clone());
                 }
