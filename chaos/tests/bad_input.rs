@@ -4,6 +4,7 @@
 //! One cluster serves all the cases of a test. After each, every member must still run, answer, and
 //! hold the key that was put first.
 
+use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::endpoint::Endpoint;
 use meerkat_chaos::outcome::describe;
 use meerkat_chaos::scenario::{run_test, settle};
+use meerkat_proto::pb::etcdserver::kv_client::KvClient;
 use meerkat_proto::pb::etcdserver::{
     CompactionRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, request_op,
 };
@@ -240,6 +242,85 @@ fn a_data_dir_of_another_member_is_refused() {
         cluster.revive(READY_WITHIN).await?;
         require_unharmed(&mut cluster, "another member's data directory").await?;
         settle::agree(&cluster, Product::Meerkat).await?;
+        cluster.finish()
+    });
+}
+
+/// Puts a directory out of the way while something runs, and back in its place afterwards.
+async fn without_dir(
+    dir: &std::path::Path,
+    run: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    let moved = |from: &std::path::Path, to: &std::path::Path| {
+        std::fs::rename(from, to).map_err(|error| Failure::harness(format!("{}: {error}", from.display())))
+    };
+    let aside = dir.with_extension("aside");
+    moved(dir, &aside)?;
+    run.await?;
+    if dir.exists() {
+        std::fs::remove_dir_all(dir).map_err(|error| Failure::harness(error.to_string()))?;
+    }
+    moved(&aside, dir)
+}
+
+/// An empty log would vote again where the lost one had voted, and lack what it had acknowledged.
+#[test]
+fn a_member_whose_log_is_lost_refuses_to_start() {
+    run_test("lost log", BUDGET, async {
+        let mut cluster = start().await?;
+        cluster.member(0).kill()?;
+        let wal = cluster.members()[0].data_dir().join("member/wal");
+        let refused = require_refused_start(&mut cluster, 0, &[], &["there is no log"]);
+        without_dir(&wal, refused).await?;
+        cluster.revive(READY_WITHIN).await?;
+        require_unharmed(&mut cluster, "a lost log").await?;
+        cluster.finish()
+    });
+}
+
+/// The same member with an empty disk could help to elect a leader that lacks acknowledged writes.
+#[test]
+fn a_member_whose_disk_was_wiped_is_disowned_and_stops() {
+    run_test("wiped disk", BUDGET, async {
+        let mut cluster = start().await?;
+        cluster.member(0).kill()?;
+        let dir = cluster.members()[0].data_dir().to_owned();
+        let refused = require_refused_start(&mut cluster, 0, &[], &["known with another data directory"]);
+        without_dir(&dir, refused).await?;
+        cluster.revive(READY_WITHIN).await?;
+        require_unharmed(&mut cluster, "a wiped disk").await?;
+        settle::agree(&cluster, Product::Meerkat).await?;
+        cluster.finish()
+    });
+}
+
+/// With the majority gone, the last member says so at once where it is asked to.
+#[test]
+fn a_member_without_a_majority_knows_no_leader() {
+    run_test("no majority", BUDGET, async {
+        let mut cluster = start().await?;
+        cluster.member(0).kill()?;
+        cluster.member(1).kill()?;
+        // Two of the quick election timeouts, after which a silent leader no longer counts.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let mut request = tonic::Request::new(RangeRequest {
+            key: Bytes::from_static(KEPT),
+            serializable: true,
+            ..Default::default()
+        });
+        request.metadata_mut().insert("hasleader", tonic::metadata::MetadataValue::from_static("true"));
+        let url = format!("http://127.0.0.1:{}", cluster.members()[2].client_port());
+        let mut client = KvClient::connect(url).await.map_err(|error| Failure::harness(error.to_string()))?;
+        let answer = client.range(request).await.map(|_| ());
+        require_refusal("hasleader", answer, Code::Unavailable, "etcdserver: no leader")?;
+        let request =
+            RangeRequest { key: Bytes::from_static(KEPT), serializable: true, ..Default::default() };
+        let local = cluster.members()[2].endpoint().range(request, ASK_WITHIN).await.map_err(broken)?;
+        if local.kvs().len() != 1 {
+            return Err(Failure::broken("a serializable read needs no majority".to_owned()));
+        }
+        cluster.revive(READY_WITHIN).await?;
+        require_unharmed(&mut cluster, "a lost majority").await?;
         cluster.finish()
     });
 }

@@ -41,23 +41,16 @@ pub const ROWS: &[Row] = &[
     Row {
         contract: "B.5 'Pre-apply check of taken branch only'",
         what: "of several things wrong in one txn, 3.6 names the first operation's, 3.5.1 a put's before a range's",
-        handling: Handling::Accepted(both_refuse_the_taken_branch),
+        handling: Handling::Accepted(a_range_is_named_before_a_put),
     },
 ];
 
-/// Both refuse the whole txn, each for a reason that its pre-apply check knows.
-fn both_refuse_the_taken_branch(request: &Request, etcd: &Answer, meerkat: &Answer) -> bool {
-    let known = |answer: &Answer| {
-        matches!(answer, Answer::Refused(_, text) if [
-            EtcdError::KeyNotFound,
-            EtcdError::LeaseNotFound,
-            EtcdError::Compacted,
-            EtcdError::FutureRev,
-        ]
-        .iter()
-        .any(|error| error.message() == text))
-    };
-    matches!(request, Request::Txn(_)) && known(etcd) && known(meerkat)
+/// Both refuse the whole txn: etcd for a put in it, Meerkat for a range that stands before that put.
+fn a_range_is_named_before_a_put(request: &Request, etcd: &Answer, meerkat: &Answer) -> bool {
+    let says = |answer: &Answer, errors: [EtcdError; 2]| matches!(answer, Answer::Refused(_, text) if errors.iter().any(|error| error.message() == text));
+    matches!(request, Request::Txn(_))
+        && says(etcd, [EtcdError::KeyNotFound, EtcdError::LeaseNotFound])
+        && says(meerkat, [EtcdError::Compacted, EtcdError::FutureRev])
 }
 
 /// The row that allows this difference, if there is one.

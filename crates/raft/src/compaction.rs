@@ -55,10 +55,10 @@ impl CompactionRunner {
         self.shared.woken.notify_one();
     }
 
-    /// Resolves when everything below `revision` that can go is gone from this member.
-    pub async fn finished(&self, revision: Revision) {
-        // An error means that the thread ended: the member is stopping, and so is the caller.
-        let _ = self.finished.clone().wait_for(|finished| revision <= *finished).await;
+    /// Resolves when everything below `revision` that can go is gone from this member; `false` when
+    /// that will not happen because compaction has ended here.
+    pub async fn finished(&self, revision: Revision) -> bool {
+        self.finished.clone().wait_for(|finished| revision <= *finished).await.is_ok()
     }
 
     pub(crate) fn stop(&self) {
@@ -97,11 +97,18 @@ fn run(shared: &Shared, finished: &watch::Sender<Revision>) {
             }
             Ok(Progress::Idle) => match compactor.finished_revision() {
                 Ok(revision) => drop(finished.send_replace(revision)),
-                Err(error) => return give_up(&error),
+                Err(error) if is_current(shared, &compactor) => return give_up(&error),
+                Err(_) => {}
             },
-            Err(error) => return give_up(&error),
+            Err(error) if is_current(shared, &compactor) => return give_up(&error),
+            // Of a database that a snapshot has replaced: its successor is waiting.
+            Err(_) => {}
         }
     }
+}
+
+fn is_current(shared: &Shared, compactor: &Arc<Compactor>) -> bool {
+    Arc::ptr_eq(&shared.work.lock().compactor, compactor)
 }
 
 /// Poisoned by a failed write: the apply thread meets the same wall and stops the member. Nothing

@@ -1,8 +1,8 @@
 //! Who this member is: the numbers every member computes alike, and the file that ties a data
 //! directory to one of them.
 //!
-//! Always true: the identity file is written whole before anything else of the directory, and is
-//! never changed. A directory of another member, another cluster or a newer format is refused
+//! Always true: the identity file is written whole, right after the log was begun, and is never
+//! changed. A directory of another member, another cluster or a newer format is refused
 //! before a byte of it is read as data.
 
 use meerkat_types::{ClusterId, MemberId};
@@ -27,9 +27,7 @@ pub struct Identity {
 pub enum IdentityError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error(
-        "{path} is damaged ({what}); restore it from a backup, or remove the member and add it again with an empty directory"
-    )]
+    #[error("{path} is damaged ({what}); restore the directory from a backup")]
     Damaged { path: PathBuf, what: String },
     #[error(
         "{path} was written in format {found}, and this version knows formats up to {FORMAT_VERSION}; start the newer version on it"
@@ -40,15 +38,9 @@ pub enum IdentityError {
     )]
     OtherMember { path: PathBuf, found: String, expected: String },
     #[error(
-        "{path} belongs to member {found} of cluster {found_cluster}, but --initial-cluster and --initial-cluster-token describe member {expected} of cluster {expected_cluster}; use the directory of that cluster, or an empty one"
+        "{path} belongs to member {found} of cluster {found_cluster}, but --initial-cluster and --initial-cluster-token describe cluster {expected_cluster}; use the directory of that cluster, or an empty one"
     )]
-    OtherCluster {
-        path: PathBuf,
-        found: MemberId,
-        found_cluster: ClusterId,
-        expected: MemberId,
-        expected_cluster: ClusterId,
-    },
+    OtherCluster { path: PathBuf, found: MemberId, found_cluster: ClusterId, expected_cluster: ClusterId },
 }
 
 /// A member's id at bootstrap: from its sorted peer URLs and the cluster's token, so that every

@@ -3,17 +3,26 @@
 //! A cheap, cloneable view of openraft's published metrics. Never holds a guard on them: a held
 //! guard would block the Raft core.
 
+use crate::state_machine::MeerkatRaft;
 use crate::type_config::{PeerNode, StoredMembership, TypeConfig};
+use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::metrics::RaftServerMetrics;
+use openraft::metrics::{RaftMetrics, RaftServerMetrics};
 use openraft::type_config::alias::WatchReceiverOf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone)]
 pub struct Leadership {
     metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
+    all: WatchReceiverOf<TypeConfig, RaftMetrics<TypeConfig>>,
+    me: u64,
+    /// A leader that is not heard of for this long is no longer known to lead.
+    silence_max: Duration,
+    began: Instant,
+    /// When a leader was last heard of, in milliseconds after `began`.
+    heard_ms: Arc<AtomicU64>,
     changes: Arc<AtomicU64>,
 }
 
@@ -27,8 +36,16 @@ pub struct Peer {
 }
 
 impl Leadership {
-    pub(crate) fn new(metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>) -> Leadership {
-        let leadership = Leadership { metrics, changes: Arc::default() };
+    pub(crate) fn new(raft: &MeerkatRaft, me: u64, election_timeout: Duration) -> Leadership {
+        let leadership = Leadership {
+            metrics: raft.server_metrics(),
+            all: raft.metrics(),
+            me,
+            silence_max: 2 * election_timeout,
+            began: Instant::now(),
+            heard_ms: Arc::default(),
+            changes: Arc::default(),
+        };
         tokio::spawn(leadership.clone().count_changes());
         leadership
     }
@@ -53,8 +70,33 @@ impl Leadership {
         self.changes.load(Ordering::Relaxed)
     }
 
-    pub fn leader(&self) -> Option<u64> {
+    /// Where to send what only a leader can do: the last one known, even if it is silent by now.
+    pub(crate) fn leader(&self) -> Option<u64> {
         self.metrics.borrow_watched().current_leader
+    }
+
+    /// Who leads, as far as anybody can tell: a leader that this member has not heard of for long,
+    /// or that has no majority behind it, does not count. What clients and operators are told.
+    pub fn known(&self) -> Option<u64> {
+        let leader = self.leader()?;
+        let silence = if leader == self.me { self.quorum_silence() } else { self.leader_silence() };
+        (silence < self.silence_max).then_some(leader)
+    }
+
+    /// Something of a leader arrived.
+    pub(crate) fn heard(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard_ms.store(now, Ordering::Relaxed);
+    }
+
+    fn leader_silence(&self) -> Duration {
+        self.began.elapsed().saturating_sub(Duration::from_millis(self.heard_ms.load(Ordering::Relaxed)))
+    }
+
+    /// How long ago a majority last confirmed this member as leader.
+    fn quorum_silence(&self) -> Duration {
+        let metrics = self.all.borrow_watched();
+        metrics.last_quorum_acked.as_ref().map_or(Duration::ZERO, |at| at.elapsed())
     }
 
     pub fn term(&self) -> u64 {

@@ -26,6 +26,7 @@ mod read_index;
 mod snapshot;
 mod state_machine;
 pub mod type_config;
+mod waiters;
 
 pub use leadership::{Leadership, Peer};
 pub use log_keeper::LogPolicy;

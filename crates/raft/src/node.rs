@@ -8,23 +8,25 @@ use crate::log_store::{LogOptions, LogStats, LogStore};
 use crate::network::client::PeerNetworkFactory;
 use crate::network::link::{Gate, KnownIncarnations, Links};
 use crate::network::service::PeerService;
-use crate::propose::{Proposer, Waiters};
+use crate::propose::Proposer;
 use crate::read_index::ReadIndexer;
 use crate::snapshot::state_dir::StateDir;
 use crate::state_machine::{Applied, ApplyParts, ApplyThread, EventSink, MeerkatRaft, Shared, StateMachine};
 use crate::type_config::PeerNode;
+use crate::waiters::Waiters;
 use meerkat_engine::DbOptions;
 use meerkat_proto::pb::peer::peer_server::PeerServer;
 use meerkat_state::StateReader;
 use meerkat_types::{ClusterId, MemberId};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Config, SnapshotPolicy};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Everything a member's Raft is told at start.
@@ -55,6 +57,10 @@ pub enum StartError {
     Identity(#[from] IdentityError),
     #[error("the log in {dir} cannot be opened: {source}")]
     Log { dir: PathBuf, source: io::Error },
+    #[error(
+        "member {member} has run before, but there is no log in {dir}: is a volume not mounted, or --wal-dir another? Starting without it could lose acknowledged writes"
+    )]
+    NoLog { dir: PathBuf, member: MemberId },
     #[error("the state in {dir} cannot be opened: {source}")]
     State { dir: PathBuf, source: io::Error },
     #[error("{name:?} is not in --initial-cluster")]
@@ -75,7 +81,8 @@ pub struct RaftNode {
     shared: Arc<Shared>,
     log: LogStore,
     gate: Gate,
-    apply_thread: std::thread::JoinHandle<()>,
+    /// Joined once, by `stop`.
+    apply_thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
 /// What `Status` and the metrics tell of Raft.
@@ -105,7 +112,11 @@ impl RaftNode {
         let members = bootstrap_members(&options);
         let (identity, fresh) = take_identity(&options, &members)?;
         tracing::info!(member = %identity.member, cluster = %identity.cluster, fresh, "starting member");
-        let log = open_log(&options, &identity)?;
+        let log = open_log(&options, &identity, fresh)?;
+        if fresh {
+            // After the log: from here on, a directory with an identity and without a log is damaged.
+            identity.create(&options.member_dir)?;
+        }
         let reader = StateReader::new();
         let waiters = Arc::new(Waiters::default());
         let (jobs, job_queue) = std::sync::mpsc::channel();
@@ -119,7 +130,8 @@ impl RaftNode {
         };
         let (shared, applied, apply_thread) =
             ApplyThread::start(state_dir, reader.clone(), parts, job_queue).map_err(state_error)?;
-        let links = Links::new(identity.clone());
+        let incarnations: Arc<dyn KnownIncarnations> = Arc::new(PublishedIncarnations(reader.clone()));
+        let links = Links::new(identity.clone(), incarnations.clone());
         let raft = MeerkatRaft::new(
             identity.member.0,
             raft_config(&options)?,
@@ -130,15 +142,17 @@ impl RaftNode {
         .await
         .map_err(|error| StartError::Raft(error.to_string()))?;
         shared.started.store(true, Ordering::SeqCst);
-        let leadership = Leadership::new(raft.server_metrics());
-        if fresh || !is_initialized(&raft).await? {
+        let leadership = Leadership::new(&raft, identity.member.0, options.election_timeout);
+        if !is_initialized(&raft).await? {
+            same_cluster(&options, &identity, &members)?;
             initialize(&raft, members).await?;
         }
         let timeout = options.request_timeout;
         let proposer = Proposer::start(raft.clone(), links.clone(), leadership.clone(), waiters, timeout);
         let reads = ReadIndexer::start(raft.clone(), links, leadership.clone(), applied.clone(), timeout);
         tokio::spawn(log_keeper::run(options.policy, raft.clone(), log.clone(), shared.clone()));
-        let gate = Gate::new(identity.clone(), Arc::new(PublishedIncarnations(reader.clone())));
+        let gate = Gate::new(identity.clone(), incarnations);
+        let apply_thread = Mutex::new(Some(apply_thread));
         Ok(RaftNode {
             identity,
             raft,
@@ -161,6 +175,7 @@ impl RaftNode {
             gate: self.gate.clone(),
             proposer: self.proposer.clone(),
             reads: self.reads.clone(),
+            leadership: self.leadership.clone(),
             state_dir: self.shared.state_dir.clone(),
         }
         .into_server()
@@ -216,6 +231,11 @@ impl RaftNode {
         self.log.failed()
     }
 
+    /// Turns into a reason when the cluster knows this member by another data directory.
+    pub fn disowned(&self) -> watch::Receiver<Option<String>> {
+        self.gate.disowned()
+    }
+
     /// Nanoseconds spent applying, and in how many batches.
     pub fn apply_time(&self) -> (u64, u64) {
         (self.shared.apply_nanos.load(Ordering::Relaxed), self.shared.apply_batches.load(Ordering::Relaxed))
@@ -226,7 +246,7 @@ impl RaftNode {
         let metrics = metrics.borrow_watched();
         let me = self.identity.member.0;
         RaftStatus {
-            leader: metrics.current_leader.map(MemberId),
+            leader: self.leadership.known().map(MemberId),
             term: metrics.current_term,
             committed_index: metrics.cluster_committed.map_or(0, |id| id.index),
             applied_index: self.applied.index(),
@@ -249,28 +269,36 @@ impl RaftNode {
     }
 
     /// Stops in the reverse order of start; the state is flushed so that the next start replays
-    /// little.
-    pub async fn stop(self) {
+    /// little. Calls still running afterwards are refused.
+    pub async fn stop(&self) {
         if let Err(error) = self.raft.shutdown().await {
             tracing::warn!(%error, "raft did not stop cleanly");
         }
-        let RaftNode { raft, proposer, reads, shared, log, apply_thread, .. } = self;
-        drop((raft, proposer, reads));
+        let (shared, log) = (self.shared.clone(), self.log.clone());
+        let apply_thread = self.apply_thread.lock().take();
         let stopped = tokio::task::spawn_blocking(move || {
             shared.compaction.stop();
             if let Err(error) = shared.db().flush() {
                 tracing::warn!(%error, "the state was not flushed; the next start replays the log");
             }
-            drop(shared);
             log.close();
-            // Ends once openraft's tasks have dropped their end of its queue.
-            drop(apply_thread);
+            // It ends when openraft's last task has let go of its queue, which may be a moment
+            // after the shutdown; nothing it could still do is lost by not waiting longer.
+            let deadline = Instant::now() + APPLY_JOIN_TIMEOUT;
+            while apply_thread.as_ref().is_some_and(|thread| !thread.is_finished())
+                && Instant::now() < deadline
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         });
         if let Err(error) = stopped.await {
             tracing::error!(%error, "stopping failed");
         }
     }
 }
+
+/// How long `stop` waits for the apply thread.
+const APPLY_JOIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn bootstrap_members(options: &NodeOptions) -> BTreeMap<u64, PeerNode> {
     let member = |(name, urls): (&String, &Vec<String>)| {
@@ -280,14 +308,12 @@ fn bootstrap_members(options: &NodeOptions) -> BTreeMap<u64, PeerNode> {
     options.initial_cluster.iter().map(member).collect()
 }
 
-/// The directory's identity; made now, if the directory is new.
+/// The directory's identity, or a new one for a directory that is new.
 fn take_identity(
     options: &NodeOptions,
     members: &BTreeMap<u64, PeerNode>,
 ) -> Result<(Identity, bool), StartError> {
     let dir = &options.member_dir;
-    let ids: Vec<MemberId> = members.keys().copied().map(MemberId).collect();
-    let expected_cluster = identity::bootstrap_cluster_id(&ids);
     let me = members.iter().find(|(_, node)| node.name == options.name).map(|(id, _)| MemberId(*id));
     if let Some(found) = Identity::read(dir)? {
         if found.name != options.name {
@@ -303,16 +329,46 @@ fn take_identity(
     let member = me.ok_or_else(|| StartError::NotInCluster { name: options.name.clone() })?;
     let identity = Identity {
         name: options.name.clone(),
-        cluster: expected_cluster,
+        cluster: described_cluster(members),
         member,
         incarnation: rand::random(),
     };
-    identity.create(dir)?;
     Ok((identity, true))
 }
 
-fn open_log(options: &NodeOptions, identity: &Identity) -> Result<LogStore, StartError> {
+/// The cluster that the flags describe.
+fn described_cluster(members: &BTreeMap<u64, PeerNode>) -> ClusterId {
+    let ids: Vec<MemberId> = members.keys().copied().map(MemberId).collect();
+    identity::bootstrap_cluster_id(&ids)
+}
+
+/// A member that never got to join its cluster must not join another under its old identity.
+fn same_cluster(
+    options: &NodeOptions,
+    identity: &Identity,
+    members: &BTreeMap<u64, PeerNode>,
+) -> Result<(), StartError> {
+    let expected_cluster = described_cluster(members);
+    if identity.cluster == expected_cluster && members.contains_key(&identity.member.0) {
+        return Ok(());
+    }
+    Err(IdentityError::OtherCluster {
+        path: options.member_dir.clone(),
+        found: identity.member,
+        found_cluster: identity.cluster,
+        expected_cluster,
+    }
+    .into())
+}
+
+fn open_log(options: &NodeOptions, identity: &Identity, fresh: bool) -> Result<LogStore, StartError> {
     let dir = options.wal_dir.clone().unwrap_or_else(|| options.member_dir.join("wal"));
+    match LogStore::exists(&dir) {
+        Ok(true) => {}
+        Ok(false) if fresh => {}
+        Ok(false) => return Err(StartError::NoLog { dir, member: identity.member }),
+        Err(source) => return Err(StartError::Log { dir, source }),
+    }
     let log_options = LogOptions {
         dir: dir.clone(),
         cluster_id: identity.cluster.0,

@@ -7,19 +7,19 @@
 //!
 //! Always true: a proposal is sent again only when it is certain to be in no log. When that is not
 //! certain the caller waits, and hears `Timeout` (outcome unknown) if nothing comes.
-//! Bounded: `PROPOSALS_PENDING_MAX` outcomes are awaited at once; above that, `Overloaded`.
+//! A proposal that nobody waits for any more is not sent at all. Bounded (see `waiters`): above the
+//! bounds, `Overloaded`.
 
 use crate::entry;
 use crate::leadership::Leadership;
 use crate::network::link::{Links, Purpose};
 use crate::state_machine::MeerkatRaft;
 use crate::type_config::EncodedProposal;
+use crate::waiters::{Waiters, Waiting};
 use futures::StreamExt;
 use meerkat_proto::pb::peer as pb;
-use meerkat_types::{Command, MemberId, Outcome, Proposal, RequestId, limits};
+use meerkat_types::{Command, Outcome, Proposal, RequestId, limits};
 use openraft::errors::ClientWriteError;
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -38,7 +38,7 @@ pub enum ProposeError {
     Overloaded,
     #[error("the encoded proposal has {bytes} bytes; {max} are allowed")]
     TooLarge { bytes: usize, max: usize },
-    /// The deadline passed without a leader: the command is in no log.
+    /// The deadline passed before any leader took it: the command is in no log.
     #[error("no leader took the proposal in time")]
     NoLeader,
     /// The command may or may not happen.
@@ -56,60 +56,17 @@ pub(crate) enum Fate {
     Unknown,
 }
 
-/// Outcomes that somebody on this member waits for.
-#[derive(Default)]
-pub(crate) struct Waiters {
-    /// Taken for a moment by proposers and by the apply thread; nothing else is held with it.
-    waiting: Mutex<HashMap<RequestId, oneshot::Sender<Outcome>>>,
-}
-
-impl Waiters {
-    fn add(&self, id: RequestId) -> Result<oneshot::Receiver<Outcome>, ProposeError> {
-        let (sender, receiver) = oneshot::channel();
-        let mut waiting = self.waiting.lock();
-        if limits::PROPOSALS_PENDING_MAX <= waiting.len() {
-            return Err(ProposeError::Overloaded);
-        }
-        waiting.insert(id, sender);
-        Ok(receiver)
-    }
-
-    fn forget(&self, id: RequestId) {
-        self.waiting.lock().remove(&id);
-    }
-
-    pub(crate) fn pending(&self) -> usize {
-        self.waiting.lock().len()
-    }
-
-    /// Called by the apply thread, after the outcome is visible to readers.
-    pub(crate) fn deliver(&self, outcomes: impl Iterator<Item = (RequestId, Outcome)>) {
-        let mut waiting = self.waiting.lock();
-        for (id, outcome) in outcomes {
-            if let Some(waiter) = waiting.remove(&id) {
-                // The caller may have given up; then nobody is left to tell.
-                let _ = waiter.send(outcome);
-            }
-        }
-    }
-}
-
-/// Removes a waiter when its caller stops waiting, for whatever reason.
-struct Waiting<'w> {
-    waiters: &'w Waiters,
+/// A proposal on its way to a leader.
+#[derive(Clone)]
+struct Queued {
     id: RequestId,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.waiters.forget(self.id);
-    }
+    proposal: EncodedProposal,
 }
 
 #[derive(Clone)]
 pub struct Proposer {
     shared: Arc<Shared>,
-    queue: mpsc::Sender<EncodedProposal>,
+    queue: mpsc::Sender<Queued>,
 }
 
 struct Shared {
@@ -130,7 +87,8 @@ impl Proposer {
         waiters: Arc<Waiters>,
         timeout: Duration,
     ) -> Proposer {
-        let next_id = AtomicU64::new(first_id(links.identity().member, since_epoch()));
+        // At random: ids of two members, or of two lives of one, are then never near each other.
+        let next_id = AtomicU64::new(rand::random());
         let (queue, proposals) = mpsc::channel(limits::PROPOSALS_PENDING_MAX);
         let shared = Arc::new(Shared {
             raft,
@@ -154,10 +112,9 @@ impl Proposer {
         if bytes_max < encoded.len() {
             return Err(ProposeError::TooLarge { bytes: encoded.len(), max: bytes_max });
         }
-        let outcome = self.shared.waiters.add(id)?;
-        let waiting = Waiting { waiters: &self.shared.waiters, id };
-        let result = self.wait_for(EncodedProposal(encoded), outcome).await;
-        drop(waiting);
+        let (waiting, outcome) = self.shared.waiters.add(id, encoded.len())?;
+        let queued = Queued { id, proposal: EncodedProposal(encoded) };
+        let result = self.wait_for(queued, outcome, &waiting).await;
         if result.is_err() {
             self.shared.failed.fetch_add(1, Ordering::Relaxed);
         }
@@ -166,15 +123,18 @@ impl Proposer {
 
     async fn wait_for(
         &self,
-        encoded: EncodedProposal,
+        queued: Queued,
         outcome: oneshot::Receiver<Outcome>,
+        waiting: &Waiting<'_>,
     ) -> Result<Outcome, ProposeError> {
-        self.queue.send(encoded).await.map_err(|_| ProposeError::Stopped)?;
-        match tokio::time::timeout(self.shared.timeout, outcome).await {
-            Ok(Ok(outcome)) => Ok(outcome),
-            Ok(Err(_)) => Err(ProposeError::Stopped),
-            Err(_) if self.shared.leadership.leader().is_none() => Err(ProposeError::NoLeader),
-            Err(_) => Err(ProposeError::Timeout),
+        let answered = async {
+            self.queue.send(queued).await.map_err(|_| ProposeError::Stopped)?;
+            outcome.await.map_err(|_| ProposeError::Stopped)
+        };
+        match tokio::time::timeout(self.shared.timeout, answered).await {
+            Ok(result) => result,
+            Err(_) if waiting.may_have_happened() => Err(ProposeError::Timeout),
+            Err(_) => Err(ProposeError::NoLeader),
         }
     }
 
@@ -198,18 +158,11 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Ids of one member never meet those of another (the upper 16 bits) nor, short of 2^8 proposals
-/// per millisecond sustained over a whole life, those of its own earlier lives (the clock at start).
-fn first_id(member: MemberId, now: Duration) -> u64 {
-    let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-    (member.0 & 0xffff) << 48 | (millis & ((1 << 40) - 1)) << 8
-}
-
 /// The one task that takes proposals from the queue and sends them where the leader is.
 async fn dispatch(
     shared: Arc<Shared>,
-    mut proposals: mpsc::Receiver<EncodedProposal>,
-    retry: mpsc::WeakSender<EncodedProposal>,
+    mut proposals: mpsc::Receiver<Queued>,
+    retry: mpsc::WeakSender<Queued>,
 ) {
     let mut batch = Vec::new();
     while proposals.recv_many(&mut batch, BATCH_PROPOSALS).await > 0 {
@@ -218,20 +171,22 @@ async fn dispatch(
             batch.clear();
             continue;
         };
+        batch.retain(|queued| shared.waiters.submit(queued.id));
         for part in parts_by_bytes(std::mem::take(&mut batch)) {
             let (shared, retry) = (shared.clone(), retry.clone());
             if leader == shared.links.identity().member.0 {
-                match shared.submit(&part).await {
+                let proposals = part.iter().map(|queued| queued.proposal.clone()).collect();
+                match shared.submit(proposals).await {
                     Some(results) => drop(tokio::spawn(async move {
                         let fates = results.collect::<Vec<Fate>>().await;
-                        propose_again(&part, &fates, &retry).await;
+                        propose_again(&shared, &part, &fates, &retry).await;
                     })),
                     None => return,
                 }
             } else {
                 tokio::spawn(async move {
                     let fates = shared.forward(leader, &part).await;
-                    propose_again(&part, &fates, &retry).await;
+                    propose_again(&shared, &part, &fates, &retry).await;
                 });
             }
         }
@@ -239,32 +194,35 @@ async fn dispatch(
 }
 
 /// Puts back what certainly is in no log.
-async fn propose_again(part: &[EncodedProposal], fates: &[Fate], retry: &mpsc::WeakSender<EncodedProposal>) {
+async fn propose_again(shared: &Shared, part: &[Queued], fates: &[Fate], retry: &mpsc::WeakSender<Queued>) {
     let refused = part.iter().zip(fates).filter(|(_, fate)| **fate == Fate::NotLeader);
-    let refused: Vec<EncodedProposal> = refused.map(|(proposal, _)| proposal.clone()).collect();
+    let refused: Vec<Queued> = refused.map(|(queued, _)| queued.clone()).collect();
     if refused.is_empty() {
         return;
     }
+    for queued in &refused {
+        shared.waiters.came_back(queued.id);
+    }
     tokio::time::sleep(NO_LEADER_PAUSE).await;
     let Some(queue) = retry.upgrade() else { return };
-    for proposal in refused {
-        if queue.send(proposal).await.is_err() {
+    for queued in refused {
+        if queue.send(queued).await.is_err() {
             return;
         }
     }
 }
 
-fn parts_by_bytes(batch: Vec<EncodedProposal>) -> Vec<Vec<EncodedProposal>> {
+fn parts_by_bytes(batch: Vec<Queued>) -> Vec<Vec<Queued>> {
     let mut parts = vec![Vec::new()];
     let mut bytes = 0;
-    for proposal in batch {
-        bytes += proposal.0.len();
+    for queued in batch {
+        bytes += queued.proposal.0.len();
         if BATCH_BYTES < bytes && parts.last().is_some_and(|part: &Vec<_>| !part.is_empty()) {
-            bytes = proposal.0.len();
+            bytes = queued.proposal.0.len();
             parts.push(Vec::new());
         }
         if let Some(part) = parts.last_mut() {
-            part.push(proposal);
+            part.push(queued);
         }
     }
     parts
@@ -278,9 +236,9 @@ impl Shared {
     /// `None` when Raft has stopped.
     async fn submit(
         &self,
-        part: &[EncodedProposal],
+        proposals: Vec<EncodedProposal>,
     ) -> Option<impl futures::Stream<Item = Fate> + Send + use<>> {
-        let results = self.raft.client_write_many(part.to_vec()).await.ok()?;
+        let results = self.raft.client_write_many(proposals).await.ok()?;
         Some(results.map(|result| match result {
             Ok(Ok(_)) => Fate::Applied,
             Ok(Err(ClientWriteError::ForwardToLeader(_))) => Fate::NotLeader,
@@ -289,13 +247,14 @@ impl Shared {
     }
 
     async fn propose_here(&self, proposals: Vec<EncodedProposal>) -> Vec<Fate> {
-        match self.submit(&proposals).await {
+        let count = proposals.len();
+        match self.submit(proposals).await {
             Some(results) => results.collect().await,
-            None => vec![Fate::NotLeader; proposals.len()],
+            None => vec![Fate::NotLeader; count],
         }
     }
 
-    async fn forward(&self, leader: u64, part: &[EncodedProposal]) -> Vec<Fate> {
+    async fn forward(&self, leader: u64, part: &[Queued]) -> Vec<Fate> {
         let Some(node) = self.leadership.node(leader) else {
             return vec![Fate::NotLeader; part.len()];
         };
@@ -303,7 +262,7 @@ impl Shared {
             return vec![Fate::NotLeader; part.len()];
         };
         let request =
-            pb::ProposeRequest { proposals: part.iter().map(|proposal| proposal.0.clone()).collect() };
+            pb::ProposeRequest { proposals: part.iter().map(|queued| queued.proposal.0.clone()).collect() };
         let mut request = tonic::Request::new(request);
         request.set_timeout(self.timeout);
         match link.propose(request).await {
@@ -346,33 +305,15 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn ids_of_members_and_of_lives_are_apart() {
-        let first = first_id(MemberId(0x1_0001), Duration::from_millis(1_000));
-        assert_eq!(first >> 48, 1);
-        assert_ne!(first >> 48, first_id(MemberId(2), Duration::from_millis(1_000)) >> 48);
-        let later = first_id(MemberId(0x1_0001), Duration::from_millis(1_001));
-        assert_eq!(later - first, 256);
-    }
-
-    #[test]
     fn a_batch_is_cut_by_bytes_and_keeps_its_order() {
-        let proposal = |bytes: usize| EncodedProposal(Bytes::from(vec![0; bytes]));
+        let proposal = |bytes: usize| Queued {
+            id: RequestId(bytes as u64),
+            proposal: EncodedProposal(Bytes::from(vec![0; bytes])),
+        };
         let parts =
             parts_by_bytes(vec![proposal(10), proposal(BATCH_BYTES), proposal(3), proposal(BATCH_BYTES * 2)]);
         let sizes: Vec<Vec<usize>> =
-            parts.iter().map(|part| part.iter().map(|proposal| proposal.0.len()).collect()).collect();
+            parts.iter().map(|part| part.iter().map(|queued| queued.proposal.0.len()).collect()).collect();
         assert_eq!(sizes, vec![vec![10], vec![BATCH_BYTES], vec![3], vec![BATCH_BYTES * 2]]);
-    }
-
-    #[test]
-    fn waiters_are_bounded_and_forgotten() {
-        let waiters = Waiters::default();
-        let mut kept = Vec::new();
-        for id in 0..limits::PROPOSALS_PENDING_MAX as u64 {
-            kept.push(waiters.add(RequestId(id)).expect("room"));
-        }
-        assert!(matches!(waiters.add(RequestId(u64::MAX)), Err(ProposeError::Overloaded)));
-        drop(Waiting { waiters: &waiters, id: RequestId(7) });
-        assert!(waiters.add(RequestId(u64::MAX)).is_ok());
     }
 }

@@ -22,6 +22,10 @@ pub const ELECTION_TIMEOUT_HEARTBEATS_MIN: u64 = 5;
 /// What `--quota-backend-bytes=0` means, as in etcd.
 pub const QUOTA_BACKEND_BYTES_DEFAULT: u64 = 2 * 1024 * 1024 * 1024;
 
+/// Half of what a message between members may weigh: an entry that cannot be sent would stop
+/// replication for good.
+pub const REQUEST_BYTES_ALLOWED_MAX: usize = 32 * 1024 * 1024;
+
 const CLIENT_URL_DEFAULT: &str = "http://localhost:2379";
 const PEER_URL_DEFAULT: &str = "http://localhost:2380";
 
@@ -181,6 +185,10 @@ pub enum ConfigError {
     DuplicateListener { flag: &'static str, url: MemberUrl },
     #[error("--advertise-client-urls is required when --listen-client-urls is set explicitly")]
     AdvertiseUnset,
+    #[error(
+        "--max-request-bytes is {bytes}; {REQUEST_BYTES_ALLOWED_MAX} is the most that members can send to each other"
+    )]
+    RequestTooLarge { bytes: usize },
     #[error("--{flag} must be >0 (set to {value}{unit})")]
     NotPositive { flag: &'static str, value: u64, unit: &'static str },
     #[error(
@@ -303,6 +311,9 @@ fn check_timing(heartbeat_ms: u64, election_ms: u64) -> Result<(), ConfigError> 
 
 /// A zero here would make a member that refuses every write or never lets go of its log.
 fn check_sizes(raw: &RawFlags) -> Result<(), ConfigError> {
+    if REQUEST_BYTES_ALLOWED_MAX < raw.max_request_bytes {
+        return Err(ConfigError::RequestTooLarge { bytes: raw.max_request_bytes });
+    }
     let sizes = [
         ("snapshot-count", raw.snapshot_count),
         ("max-txn-ops", raw.max_txn_ops as u64),

@@ -46,6 +46,10 @@ pub enum RunError {
     RaftFailed(String),
     #[error("the cluster refuses this member: {0}")]
     Refused(Refusal),
+    #[error(
+        "{0}: this disk was wiped or is not this member's; put the right data directory back. Voting with it could lose acknowledged writes"
+    )]
+    Disowned(String),
 }
 
 /// Runs a member until `shutdown` resolves or it cannot go on.
@@ -65,9 +69,10 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let metrics = Arc::new(Metrics::new(&config));
     let (stop, stopping) = watch::channel(false);
     let mut servers = JoinSet::new();
+    let mut peer_servers = JoinSet::new();
     let peer_routes = Routes::new(raft.peer_service());
     for listener in peer_listeners {
-        servers.spawn(serve(listener, peer_server(), peer_routes.clone(), stopping.clone()));
+        peer_servers.spawn(serve(listener, peer_server(), peer_routes.clone(), stopping.clone()));
     }
     let http_state = HttpState { raft: raft.clone(), metrics: metrics.clone() };
     // One port for gRPC and for plain HTTP, told apart by path.
@@ -81,17 +86,15 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         servers.spawn(serve(listener, client_server(&config), routes, stopping.clone()));
     }
     tracing::info!(member = %raft.member_id(), cluster = %raft.cluster_id(), "serving client traffic");
-    let result = live(&raft, &config, &mut servers, shutdown).await;
+    let result = tokio::select! {
+        result = live(&raft, &config, &mut servers, shutdown) => result,
+        ended = server_ended(&mut peer_servers) => Err(ended),
+    };
     let _ = stop.send(true);
     drain(&mut servers).await;
-    // The servers' tasks held the other handles; the last one takes the member apart.
-    drop((routes, peer_routes, http_state));
-    match Arc::try_unwrap(raft) {
-        Ok(raft) => raft.stop().await,
-        Err(_) => tracing::warn!(
-            "requests were still running at shutdown; the log is safe, the state was not flushed"
-        ),
-    }
+    raft.stop().await;
+    // Peers keep their streams open for ever, so there is nothing to wait for.
+    peer_servers.shutdown().await;
     tracing::info!("stopped");
     result
 }
@@ -104,6 +107,7 @@ async fn live(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let mut log_failed = raft.log_failed();
+    let mut disowned = raft.disowned();
     let urls = config.advertise_client_urls.iter().map(MemberUrl::to_string).collect();
     let mut publishing = tokio::spawn(publish(raft.clone(), urls));
     let mut published = false;
@@ -116,11 +120,10 @@ async fn live(
             Err(RunError::LogFailed(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
         }
         reason = raft.failed() => Err(RunError::RaftFailed(reason)),
-        Some(ended) = servers.join_next() => Err(match ended {
-            Ok(Err(error)) => error,
-            Ok(Ok(())) => RunError::Serve("it ended by itself".to_owned()),
-            Err(error) => RunError::Serve(error.to_string()),
-        }),
+        reason = disowned.wait_for(Option::is_some) => {
+            Err(RunError::Disowned(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
+        }
+        ended = server_ended(servers) => Err(ended),
         refusal = until_refused(&mut publishing, &mut published) => Err(RunError::Refused(refusal)),
     };
     if !published {
@@ -151,6 +154,16 @@ async fn until_refused(
             tracing::error!(%error, "publishing this member failed");
             std::future::pending().await
         }
+    }
+}
+
+/// Resolves with the reason when a listener ends, which none does by itself.
+async fn server_ended(servers: &mut JoinSet<Result<(), RunError>>) -> RunError {
+    match servers.join_next().await {
+        Some(Ok(Err(error))) => error,
+        Some(Ok(Ok(()))) => RunError::Serve("it ended by itself".to_owned()),
+        Some(Err(error)) => RunError::Serve(error.to_string()),
+        None => std::future::pending().await,
     }
 }
 

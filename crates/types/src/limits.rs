@@ -21,5 +21,9 @@ const _: () = assert!(TXN_DEPTH_MAX <= TXN_OPERATIONS_MAX);
 /// as from etcd, rather than wait for a member that cannot keep up.
 pub const PROPOSALS_PENDING_MAX: usize = 5_000;
 
+/// Bytes of those proposals: a few hundred of the largest, so that a burst of them is refused before
+/// it takes the memory of everybody else.
+pub const PROPOSALS_PENDING_BYTES_MAX: usize = 256 << 20;
+
 /// Events one compaction step walks before it lets other work run: a few milliseconds of deletes.
 pub const COMPACTION_STEP_EVENTS: usize = 1_000;

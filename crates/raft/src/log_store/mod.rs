@@ -107,6 +107,18 @@ impl LogStore {
         LogStore::open_on(disk, options)
     }
 
+    /// Whether `dir` holds a log. A member that ran before must have one: opening would begin an
+    /// empty one, without the votes and entries that its peers count on.
+    pub fn exists(dir: &std::path::Path) -> io::Result<bool> {
+        match std::fs::read_dir(dir) {
+            Ok(mut entries) => Ok(entries.any(|entry| {
+                entry.is_ok_and(|entry| segment::number_of(&entry.file_name().to_string_lossy()).is_some())
+            })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// As `open`, on a disk that is given.
     pub fn open_on(disk: Arc<dyn LogDisk>, options: LogOptions) -> io::Result<LogStore> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&options.segment_bytes) {

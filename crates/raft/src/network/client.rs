@@ -21,16 +21,19 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tonic::{Code, Request, Status};
 
 /// Longest wait for the answer to an append: a follower syncs its disk before it answers, and a
 /// disk that takes longer than this is as good as gone.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often that wait is looked at.
+const ANSWER_CHECK: Duration = Duration::from_secs(1);
 /// Sending and installing a whole state.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(600);
 const SNAPSHOT_PAUSES_MS: [u64; 3] = [250, 500, 1_000];
@@ -86,6 +89,11 @@ impl PeerNetwork {
         Unreachable::new(status).into()
     }
 
+    fn late(&self, what: &str) -> RpcError {
+        self.links.missed(self.target, &self.node, false, what);
+        Unreachable::from_string(what).into()
+    }
+
     /// One heartbeat on the stream kept for them. A stream that failed, was given up while an
     /// answer was due, or has said its last word is dropped; the next heartbeat opens another.
     async fn heartbeat(
@@ -105,9 +113,10 @@ impl PeerNetwork {
         };
         let (answer, stream) = tokio::time::timeout(deadline, exchange)
             .await
-            .map_err(|_| RpcError::from(Unreachable::from_string("no answer to a heartbeat in time")))??;
+            .map_err(|_| self.late("no answer to a heartbeat in time"))??;
         let result = wire::append_result_from_wire(answer)
             .map_err(|missing| RpcError::from(Unreachable::new(&missing)))?;
+        self.links.reached(self.target);
         // The peer ends the stream after a refusal.
         if result.is_ok() {
             self.heartbeats = Some(stream);
@@ -125,39 +134,43 @@ impl PeerNetwork {
     where
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
     {
-        let unanswered = Arc::new(AtomicUsize::new(0));
+        let unanswered = Unanswered::default();
         let sent = unanswered.clone();
         let outgoing = input.map(move |request| {
-            sent.fetch_add(1, Ordering::SeqCst);
+            sent.lock().push_back(Instant::now());
             wire::append_to_wire(request)
         });
         let mut link = self.link(Purpose::Append)?;
         let answers = link.append(Request::new(outgoing));
         let answers = tokio::time::timeout(ANSWER_TIMEOUT, answers)
             .await
-            .map_err(|_| RpcError::from(Unreachable::from_string("the append stream did not open in time")))?
+            .map_err(|_| self.late("the append stream did not open in time"))?
             .map_err(|status| self.failed(&status))?;
         self.links.reached(self.target);
         Ok(watched(answers.into_inner(), unanswered))
     }
 }
 
+/// When each request that has no answer yet was sent, oldest first.
+type Unanswered = Arc<Mutex<VecDeque<Instant>>>;
+
 /// The answers of an append stream, with the deadline that the stream itself lacks.
-fn watched(
-    answers: tonic::Streaming<pb::AppendResponse>,
-    unanswered: Arc<AtomicUsize>,
-) -> AppendResults<'static> {
+fn watched(answers: tonic::Streaming<pb::AppendResponse>, unanswered: Unanswered) -> AppendResults<'static> {
     futures::stream::unfold(Some((answers, unanswered)), |state| async move {
         let (mut answers, unanswered) = state?;
         loop {
             let stop = |error: RpcError| Some((Err(error), None));
-            match tokio::time::timeout(ANSWER_TIMEOUT, answers.message()).await {
-                Err(_) if unanswered.load(Ordering::SeqCst) == 0 => continue,
-                Err(_) => return stop(Unreachable::from_string("no answer to an append in time").into()),
+            match tokio::time::timeout(ANSWER_CHECK, answers.message()).await {
+                Err(_) => {
+                    let oldest = unanswered.lock().front().copied();
+                    if oldest.is_some_and(|sent| ANSWER_TIMEOUT <= sent.elapsed()) {
+                        return stop(Unreachable::from_string("no answer to an append in time").into());
+                    }
+                }
                 Ok(Err(status)) => return stop(Unreachable::new(&status).into()),
                 Ok(Ok(None)) => return None,
                 Ok(Ok(Some(answer))) => {
-                    unanswered.fetch_sub(1, Ordering::SeqCst);
+                    unanswered.lock().pop_front();
                     return match wire::append_result_from_wire(answer) {
                         Ok(result) => Some((Ok(result), Some((answers, unanswered)))),
                         Err(missing) => stop(Unreachable::new(&missing).into()),
@@ -198,7 +211,8 @@ impl RaftNetworkV2<TypeConfig> for PeerNetwork {
         Box::pin(async move {
             match self.purpose {
                 Purpose::Heartbeat => {
-                    let deadline = option.soft_ttl();
+                    // All of the time there is: a follower answers after its disk has.
+                    let deadline = option.hard_ttl();
                     let beats =
                         futures::stream::unfold((self, input), move |(network, mut input)| async move {
                             let request = input.next().await?;

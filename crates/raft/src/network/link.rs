@@ -12,7 +12,8 @@ use meerkat_types::MemberId;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
@@ -22,6 +23,7 @@ const CLUSTER: &str = "meerkat-cluster";
 const FROM: &str = "meerkat-from";
 const TO: &str = "meerkat-to";
 const INCARNATION: &str = "meerkat-incarnation";
+const TO_INCARNATION: &str = "meerkat-to-incarnation";
 
 /// Entries and snapshot chunks are bounded by their senders well below this.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -46,6 +48,7 @@ pub(crate) type Link = PeerClient<InterceptedService<Channel, Signature>>;
 /// All connections of this member, made when first used and kept while the address stays.
 pub(crate) struct Links {
     identity: Identity,
+    incarnations: Arc<dyn KnownIncarnations>,
     /// Never held across an await; connecting happens lazily inside the channel.
     channels: Mutex<HashMap<(u64, Purpose), (String, Channel)>>,
     /// Peers that the last call did not reach: their silence is logged once, not at each try.
@@ -60,8 +63,8 @@ pub(crate) struct BadPeerUrl {
 }
 
 impl Links {
-    pub(crate) fn new(identity: Identity) -> Arc<Links> {
-        Arc::new(Links { identity, channels: Mutex::default(), silent: Mutex::default() })
+    pub(crate) fn new(identity: Identity, incarnations: Arc<dyn KnownIncarnations>) -> Arc<Links> {
+        Arc::new(Links { identity, incarnations, channels: Mutex::default(), silent: Mutex::default() })
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -98,7 +101,8 @@ impl Links {
                 channel
             }
         };
-        let signature = Signature::new(&self.identity, MemberId(target));
+        let known = self.incarnations.incarnation_of(MemberId(target));
+        let signature = Signature::new(&self.identity, MemberId(target), known);
         Ok(PeerClient::with_interceptor(channel, signature)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX))
@@ -120,25 +124,25 @@ fn connect(url: &str) -> Result<Channel, BadPeerUrl> {
         .connect_lazy())
 }
 
-/// Puts this member's proof of identity on every call.
+/// Puts on every call this member's proof of identity, and which data directory it believes to call.
 #[derive(Clone)]
 pub(crate) struct Signature {
-    headers: Arc<[(&'static str, MetadataValue<tonic::metadata::Ascii>); 4]>,
+    headers: Arc<[(&'static str, MetadataValue<tonic::metadata::Ascii>)]>,
 }
 
 impl Signature {
-    fn new(identity: &Identity, target: MemberId) -> Signature {
+    fn new(identity: &Identity, target: MemberId, incarnation: Option<u64>) -> Signature {
         let hex = |number: u64| {
             MetadataValue::try_from(format!("{number:x}")).expect("hexadecimal digits are valid metadata")
         };
-        Signature {
-            headers: Arc::new([
-                (CLUSTER, hex(identity.cluster.0)),
-                (FROM, hex(identity.member.0)),
-                (TO, hex(target.0)),
-                (INCARNATION, hex(identity.incarnation)),
-            ]),
-        }
+        let mut headers = vec![
+            (CLUSTER, hex(identity.cluster.0)),
+            (FROM, hex(identity.member.0)),
+            (TO, hex(target.0)),
+            (INCARNATION, hex(identity.incarnation)),
+        ];
+        headers.extend(incarnation.map(|incarnation| (TO_INCARNATION, hex(incarnation))));
+        Signature { headers: headers.into() }
     }
 }
 
@@ -156,7 +160,16 @@ impl tonic::service::Interceptor for Signature {
 pub(crate) struct Gate {
     identity: Identity,
     incarnations: Arc<dyn KnownIncarnations>,
+    /// Set when the cluster knows this member by another data directory: it must stop, since its
+    /// empty or older log could elect a leader that lacks acknowledged writes.
+    disowned: Arc<watch::Sender<Option<String>>>,
+    /// The last refusal that was logged, and when: a stranger that knocks on and on is logged at
+    /// intervals.
+    logged: Arc<Mutex<Option<(String, Instant)>>>,
 }
+
+/// How often the same refusal is logged.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Which data directory the cluster knows each member by; none before its first contact.
 pub trait KnownIncarnations: Send + Sync + 'static {
@@ -165,17 +178,33 @@ pub trait KnownIncarnations: Send + Sync + 'static {
 
 impl Gate {
     pub(crate) fn new(identity: Identity, incarnations: Arc<dyn KnownIncarnations>) -> Gate {
-        Gate { identity, incarnations }
+        let (disowned, _) = watch::channel(None);
+        Gate { identity, incarnations, disowned: Arc::new(disowned), logged: Arc::default() }
+    }
+
+    /// Turns into a reason when the cluster disowns this data directory.
+    pub(crate) fn disowned(&self) -> watch::Receiver<Option<String>> {
+        self.disowned.subscribe()
     }
 
     pub(crate) fn check(&self, metadata: &MetadataMap) -> Result<MemberId, Status> {
         let caller = Caller::read(metadata)
             .ok_or_else(|| Status::failed_precondition("not a peer: the call carries no member identity"))?;
         self.admit(&caller).map_err(|reason| {
-            tracing::warn!(from = %MemberId(caller.from), %reason, "refused a call on the peer port");
+            self.log_refusal(&caller, &reason);
             Status::failed_precondition(reason)
         })?;
         Ok(MemberId(caller.from))
+    }
+
+    fn log_refusal(&self, caller: &Caller, reason: &str) {
+        let mut logged = self.logged.lock();
+        let recent =
+            logged.as_ref().is_some_and(|(last, at)| last == reason && at.elapsed() < REFUSAL_LOG_INTERVAL);
+        if !recent {
+            tracing::warn!(from = %MemberId(caller.from), %reason, "refused a call on the peer port");
+            *logged = Some((reason.to_owned(), Instant::now()));
+        }
     }
 
     fn admit(&self, caller: &Caller) -> Result<(), String> {
@@ -196,10 +225,17 @@ impl Gate {
             return Err(format!("member {} called itself: two processes run as one member", me.member));
         }
         match self.incarnations.incarnation_of(MemberId(caller.from)) {
-            Some(known) if known != caller.incarnation => Err(format!(
-                "member {:x} is known with another data directory; remove it from the cluster and add it again",
-                caller.from
-            )),
+            Some(known) if known != caller.incarnation => {
+                return Err(format!("member {:x} is known with another data directory", caller.from));
+            }
+            _ => {}
+        }
+        match caller.to_incarnation {
+            Some(expected) if expected != me.incarnation => {
+                let reason = format!("member {} is known with another data directory", me.member);
+                self.disowned.send_replace(Some(reason.clone()));
+                Err(reason)
+            }
             _ => Ok(()),
         }
     }
@@ -210,6 +246,7 @@ struct Caller {
     from: u64,
     to: u64,
     incarnation: u64,
+    to_incarnation: Option<u64>,
 }
 
 impl Caller {
@@ -220,6 +257,7 @@ impl Caller {
             from: hex(FROM)?,
             to: hex(TO)?,
             incarnation: hex(INCARNATION)?,
+            to_incarnation: hex(TO_INCARNATION),
         })
     }
 }
@@ -243,7 +281,7 @@ mod tests {
 
     fn check(caller: Identity, target: u64, expected: Result<u64, &str>) {
         let gate = Gate::new(identity(1, 1, 10), Arc::new(Pinned));
-        let request = Signature::new(&caller, MemberId(target)).call(Request::new(())).expect("signs");
+        let request = Signature::new(&caller, MemberId(target), None).call(Request::new(())).expect("signs");
         match (gate.check(request.metadata()), expected) {
             (Ok(from), Ok(wanted)) => assert_eq!(from, MemberId(wanted)),
             (Err(status), Err(wanted)) => assert!(status.message().contains(wanted), "{status}"),
@@ -263,6 +301,17 @@ mod tests {
         check(identity(1, 2, 20), 3, Err("member ID mismatch"));
         check(identity(1, 1, 10), 1, Err("called itself"));
         check(identity(1, 2, 21), 1, Err("another data directory"));
+    }
+
+    #[test]
+    fn a_wiped_member_is_disowned_by_those_who_knew_it() {
+        let gate = Gate::new(identity(1, 1, 10), Arc::new(Pinned));
+        let call = |known| Signature::new(&identity(1, 2, 20), MemberId(1), known).call(Request::new(()));
+        assert!(gate.check(call(None).expect("signs").metadata()).is_ok());
+        assert!(gate.check(call(Some(10)).expect("signs").metadata()).is_ok());
+        assert_eq!(*gate.disowned().borrow(), None);
+        assert!(gate.check(call(Some(9)).expect("signs").metadata()).is_err());
+        assert!(gate.disowned().borrow().is_some());
     }
 
     #[test]

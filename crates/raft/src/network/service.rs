@@ -5,6 +5,8 @@
 
 use super::link::{Gate, MESSAGE_BYTES_MAX};
 use super::wire;
+use crate::entry;
+use crate::leadership::Leadership;
 use crate::log_store::codec;
 use crate::propose::{Fate, Proposer};
 use crate::read_index::{ReadIndexError, ReadIndexer};
@@ -28,6 +30,7 @@ pub(crate) struct PeerService {
     pub(crate) gate: Gate,
     pub(crate) proposer: Proposer,
     pub(crate) reads: ReadIndexer,
+    pub(crate) leadership: Leadership,
     pub(crate) state_dir: StateDir,
 }
 
@@ -74,13 +77,9 @@ impl PeerService {
             let part = match chunks.message().await {
                 Ok(Some(chunk)) => chunk.part,
                 Ok(None) => break,
-                Err(status) => {
-                    receiving.abandon();
-                    return Err(refused(format!("the sender stopped: {status}")));
-                }
+                Err(status) => return Err(refused(format!("the sender stopped: {status}"))),
             };
             let Some(Part::File(chunk)) = part else {
-                receiving.abandon();
                 return Err(refused("expected a piece of a file".into()));
             };
             // A few milliseconds of disk per chunk: off the threads that serve everybody.
@@ -90,10 +89,7 @@ impl PeerService {
             });
             let (back, result) = taken.await.map_err(|error| refused(error.to_string()))?;
             receiving = back;
-            if let Err(error) = result {
-                receiving.abandon();
-                return Err(error);
-            }
+            result?;
         }
         let snapshot = tokio::task::spawn_blocking(move || receiving.finish());
         let snapshot = snapshot.await.map_err(|error| refused(error.to_string()))??;
@@ -126,9 +122,13 @@ impl Peer for PeerService {
                 .and_then(|wire| wire::append_from_wire(wire).map_err(|missing| missing.to_string()));
             std::future::ready(Some(request))
         });
-        let requests = requests.scan((), |(), item| {
+        let leadership = self.leadership.clone();
+        let requests = requests.scan((), move |(), item| {
             std::future::ready(match item {
-                Ok(request) => Some(request),
+                Ok(request) => {
+                    leadership.heard();
+                    Some(request)
+                }
                 Err(reason) => {
                     tracing::debug!(%reason, "an append stream ended");
                     None
@@ -199,7 +199,13 @@ impl Peer for PeerService {
             tracing::warn!(%error, "a snapshot was not received");
             Status::aborted(error.to_string())
         })?;
-        describe::verify(&snapshot, announced).map_err(|error| {
+        // Opens the database that arrived: off the threads that serve everybody.
+        let verified = tokio::task::spawn_blocking(move || {
+            let result = describe::verify(&snapshot, announced);
+            (snapshot, result)
+        });
+        let (snapshot, result) = verified.await.map_err(stopped)?;
+        result.map_err(|error| {
             tracing::error!(%error, "a received snapshot is not what was announced");
             Status::data_loss(error.to_string())
         })?;
@@ -214,8 +220,13 @@ impl Peer for PeerService {
         self.gate.check(request.metadata())?;
         // Copied: a proposal stays in the log's cache for long, and a slice of the message would
         // keep the message's whole buffer there with it.
-        let copy = |proposal: Bytes| EncodedProposal(Bytes::copy_from_slice(&proposal));
-        let proposals = request.into_inner().proposals.into_iter().map(copy).collect();
+        let proposals = request.into_inner().proposals.into_iter().map(|proposal| {
+            let proposal = Bytes::copy_from_slice(&proposal);
+            // Never into the log what this version cannot read back from it.
+            entry::decode(proposal.clone()).map_err(|error| Status::invalid_argument(error.to_string()))?;
+            Ok(EncodedProposal(proposal))
+        });
+        let proposals = proposals.collect::<Result<Vec<_>, Status>>()?;
         let fates = self.proposer.propose_here(proposals).await;
         let fates = fates.into_iter().map(|fate| match fate {
             Fate::Applied => pb::ProposalFate::Applied.into(),

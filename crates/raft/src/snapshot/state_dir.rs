@@ -24,6 +24,7 @@ impl StateDir {
         fs::create_dir_all(&dir.root)?;
         sync_dir(member_dir)?;
         if !dir.root.join(CURRENT).exists() {
+            dir.refuse_unless_empty()?;
             write_durably(&dir.root, CURRENT, b"1")?;
         }
         dir.remove_leftovers()?;
@@ -42,9 +43,9 @@ impl StateDir {
         self.root.join(format!("{purpose}-{tag:016x}"))
     }
 
-    /// Makes the files in `incoming`, already synced, the state. Returns where they are then.
+    /// Makes the files in `incoming`, already synced, the state. Returns where they are then. The
+    /// replaced state stays until `remove_replaced`.
     pub(crate) fn replace_with(&self, incoming: &Path) -> io::Result<PathBuf> {
-        let old = self.current()?;
         let next = self.current_number()? + 1;
         let target = self.root.join(next.to_string());
         fs::rename(incoming, &target)?;
@@ -52,11 +53,26 @@ impl StateDir {
         fault::point("before_snapshot_rename")?;
         write_durably(&self.root, CURRENT, next.to_string().as_bytes())?;
         fault::point("after_snapshot_rename")?;
-        // Readers may still hold files of the old state open; the names can go.
-        if let Err(error) = fs::remove_dir_all(&old) {
+        Ok(target)
+    }
+
+    /// Removes a state that is no longer current. Its readers may still have files open; only the
+    /// names go.
+    pub(crate) fn remove_replaced(&self, old: &Path) {
+        if let Err(error) = fs::remove_dir_all(old) {
             tracing::warn!(dir = %old.display(), %error, "the replaced state could not be removed; the next start will");
         }
-        Ok(target)
+    }
+
+    fn refuse_unless_empty(&self) -> io::Result<()> {
+        if fs::read_dir(&self.root)?.any(|entry| entry.is_ok_and(|entry| entry.path().is_dir())) {
+            let text = format!(
+                "{} has states but no CURRENT; restore the data directory from a backup",
+                self.root.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(())
     }
 
     fn current_number(&self) -> io::Result<u64> {
@@ -103,11 +119,22 @@ mod tests {
         fs::write(incoming.join("data"), b"new").expect("writes");
         let second = dir.replace_with(&incoming).expect("replaces");
         assert_eq!(dir.current().expect("current"), second);
+        dir.remove_replaced(&first);
         assert!(!first.exists());
         fs::create_dir(dir.scratch("incoming")).expect("creates");
         let reopened = StateDir::open(member.path()).expect("opens");
         assert_eq!(fs::read(reopened.current().expect("current").join("data")).expect("reads"), b"new");
         assert_eq!(fs::read_dir(member.path().join("state")).expect("lists").count(), 2);
+    }
+
+    #[test]
+    fn states_without_current_are_not_thrown_away() {
+        let member = tempfile::tempdir().expect("temp dir");
+        let dir = StateDir::open(member.path()).expect("opens");
+        fs::create_dir(dir.current().expect("current")).expect("creates");
+        fs::remove_file(member.path().join("state/CURRENT")).expect("removes");
+        assert!(StateDir::open(member.path()).is_err());
+        assert!(member.path().join("state/1").exists());
     }
 
     #[test]

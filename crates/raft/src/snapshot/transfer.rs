@@ -99,6 +99,8 @@ fn send(sender: &mpsc::Sender<pb::SnapshotChunk>, part: Part) -> io::Result<()> 
 /// A state being received into a directory of its own.
 pub(crate) struct Receiving {
     dir: PathBuf,
+    /// Removes the directory, however receiving ends, unless the whole state arrived.
+    state: StateSnapshot,
     files: Vec<pb::SnapshotFile>,
     /// File being written, and how much of it is there.
     open: Option<(usize, File, u64)>,
@@ -114,8 +116,9 @@ impl Receiving {
                 return Err(ReceiveError::Refused(format!("file name {:?} is not acceptable", file.name)));
             }
         }
+        let state = StateSnapshot::files(dir.clone(), None);
         fs::create_dir_all(&dir)?;
-        let mut receiving = Receiving { dir, files, open: None, done: 0 };
+        let mut receiving = Receiving { dir, state, files, open: None, done: 0 };
         receiving.open_next()?;
         Ok(receiving)
     }
@@ -160,11 +163,7 @@ impl Receiving {
             )));
         }
         sync_dir(&self.dir)?;
-        Ok(StateSnapshot::files(self.dir, None))
-    }
-
-    pub(crate) fn abandon(self) {
-        drop(StateSnapshot::files(self.dir, None));
+        Ok(self.state)
     }
 
     /// Opens the next file that has content; files announced empty are made on the way.
@@ -227,6 +226,7 @@ mod tests {
         let mut short = receiving(root.path());
         short.take(chunk(0, 0, b"hello")).expect("taken");
         assert!(short.finish().is_err());
+        assert!(!root.path().join("incoming").exists(), "what was refused leaves nothing behind");
     }
 
     #[test]

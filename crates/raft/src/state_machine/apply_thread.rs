@@ -9,11 +9,11 @@ use super::applied::AppliedMark;
 use super::describe;
 use crate::compaction::CompactionRunner;
 use crate::log_store::DurableLog;
-use crate::propose::Waiters;
 use crate::snapshot::StateSnapshot;
 use crate::snapshot::pins::Pins;
 use crate::snapshot::state_dir::StateDir;
 use crate::type_config::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
+use crate::waiters::Waiters;
 use meerkat_engine::{Db, DbOptions};
 use meerkat_state::{Compactor, LogEntry, Machine, StateReader};
 use meerkat_types::{EventBatch, Outcome, RequestId};
@@ -79,7 +79,14 @@ impl Shared {
 
     /// Brings all applied entries to the disk; says where the state on disk then ends.
     pub(crate) fn flush(&self) -> io::Result<SnapshotMeta> {
-        self.db().flush().map_err(io::Error::other)?;
+        let db = self.db();
+        if let Err(error) = db.flush() {
+            // An install may have replaced the database meanwhile; then that one counts.
+            if db.path() == self.db().path() {
+                return Err(io::Error::other(error));
+            }
+            self.db().flush().map_err(io::Error::other)?;
+        }
         self.flushed()?.ok_or_else(|| io::Error::other("nothing was applied yet"))
     }
 
@@ -88,8 +95,9 @@ impl Shared {
         let dir = self.state_dir.scratch("outgoing");
         // Before the checkpoint is taken, so that nothing after it can be purged meanwhile.
         let pin = self.pins.hold(self.applied_state().0.map_or(0, |applied| applied.index));
-        self.db().checkpoint(&dir).map_err(io::Error::other)?;
+        // Before the files are there: whatever happens next, they go with this value.
         let snapshot = StateSnapshot::files(dir.clone(), Some(pin));
+        self.db().checkpoint(&dir).map_err(io::Error::other)?;
         let info = meerkat_state::snapshot_info_at(&dir).map_err(describe::fatal)?;
         Ok(Snapshot { meta: describe::snapshot_meta(&info)?, snapshot })
     }
@@ -198,6 +206,7 @@ impl ApplyThread {
             return Err(io::Error::other("a state that is only described cannot be installed"));
         };
         tracing::info!(last = ?meta.last_log_id, "installing a snapshot");
+        let old = self.shared.state_dir.current()?;
         let dir = self.shared.state_dir.replace_with(incoming)?;
         let (db, mut machine) = open(&dir, &self.db_options, &self.shared.reader)?;
         machine.set_publish_events(self.events.wants_events());
@@ -210,6 +219,8 @@ impl ApplyThread {
             self.durable.raise(last);
             self.mark.raise(last.index);
         }
+        // Last: a flush of the old database that is still running may need its directory.
+        self.shared.state_dir.remove_replaced(&old);
         Ok(())
     }
 

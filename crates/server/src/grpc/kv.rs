@@ -58,8 +58,9 @@ impl KvService {
     }
 
     async fn propose(&self, command: Command) -> Result<Outcome, Status> {
-        // The client's message was measured already; our own encoding may differ by a little.
-        let bytes_max = self.max_request_bytes.saturating_mul(2);
+        // The client's message was measured already; our own encoding differs by a few bytes for
+        // each operation.
+        let bytes_max = self.max_request_bytes + meerkat_types::limits::REQUEST_OVERHEAD_BYTES;
         let outcome = self.raft.proposer().propose(command, bytes_max).await;
         match outcome.map_err(|error| status::propose(&error))? {
             Outcome::Refused(refusal) => Err(status::refused(&refusal)),
@@ -171,8 +172,8 @@ impl Kv for KvService {
         let Outcome::Compact(revision) = self.propose(Command::Compact(compact)).await? else {
             return Err(status::mismatched_outcome());
         };
-        if physical {
-            self.raft.compaction().finished(compact.revision).await;
+        if physical && !self.raft.compaction().finished(compact.revision).await {
+            return Err(status::etcd(meerkat_proto::error_text::EtcdError::Stopped));
         }
         Ok(Response::new(pb::CompactionResponse { header: Some(self.headers.at(revision)) }))
     }

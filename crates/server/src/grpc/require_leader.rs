@@ -39,7 +39,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let asked = request.headers().get(HAS_LEADER).is_some_and(|value| value == "true");
-        if asked && self.leadership.leader().is_none() {
+        if asked && self.leadership.known().is_none() {
             let refused = status::etcd(EtcdError::NoLeader).into_http();
             return Box::pin(std::future::ready(Ok(refused)));
         }

@@ -104,7 +104,7 @@ pub(super) async fn health(raft: &Arc<RaftNode>, serializable: bool) -> Option<S
     if serializable {
         return serializable_read(raft).await.err().map(|reason| format!("RANGE ERROR:{reason}"));
     }
-    if raft.leadership().leader().is_none() {
+    if raft.leadership().known().is_none() {
         return Some("RAFT NO LEADER".to_owned());
     }
     linearizable_read(raft).await.err().map(|reason| format!("RANGE ERROR:{reason}"))
