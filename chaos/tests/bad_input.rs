@@ -5,7 +5,7 @@
 //! hold the key that was put first.
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use meerkat_chaos::Failure;
@@ -278,11 +278,24 @@ fn a_member_whose_log_is_lost_refuses_to_start() {
     });
 }
 
+/// The cluster knows a member's data directory from when the member has made itself known.
+async fn wait_until_published(cluster: &Cluster, index: usize) -> Result<(), Failure> {
+    let deadline = Instant::now() + READY_WITHIN;
+    while !cluster.members()[index].printed()?.contains("published local member to cluster") {
+        if deadline < Instant::now() {
+            return Err(Failure::broken(format!("never published: {}", cluster.members()[index].tail())));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
 /// The same member with an empty disk could help to elect a leader that lacks acknowledged writes.
 #[test]
 fn a_member_whose_disk_was_wiped_is_disowned_and_stops() {
     run_test("wiped disk", BUDGET, async {
         let mut cluster = start().await?;
+        wait_until_published(&cluster, 0).await?;
         cluster.member(0).kill()?;
         let dir = cluster.members()[0].data_dir().to_owned();
         let refused = require_refused_start(&mut cluster, 0, &[], &["known with another data directory"]);

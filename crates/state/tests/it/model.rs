@@ -42,6 +42,8 @@ impl Model {
         }
         let as_txn = |op| Txn { compares: Vec::new(), success: vec![op], failure: Vec::new() };
         let done = match command {
+            // Outside a transaction an unknown lease is named before a missing key.
+            Command::Put(Put { lease: NewLease::Set(Some(_)), .. }) => Err(Refusal::LeaseNotFound),
             Command::Put(put) => self.txn(&as_txn(TxnOp::Put(put.clone()))),
             Command::DeleteRange(delete) => self.txn(&as_txn(TxnOp::DeleteRange(delete.clone()))),
             Command::Txn(txn) => return self.txn(txn).map_or_else(Outcome::Refused, Outcome::Txn),

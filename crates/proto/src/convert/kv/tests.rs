@@ -68,11 +68,17 @@ fn every_field_of_a_range_has_its_place() {
 }
 
 #[test]
-fn a_limit_or_a_revision_of_zero_or_less_is_none() {
-    for number in [0, -1, i64::MIN] {
-        let wire = pb::RangeRequest { limit: number, revision: number, ..range_of(b"a") };
-        assert_eq!(RangeQuery::try_from(wire), Ok(plain_query()), "{number}");
+fn a_limit_of_zero_or_less_is_none_and_so_is_a_revision_of_zero() {
+    for limit in [0, -1, i64::MIN] {
+        let wire = pb::RangeRequest { limit, revision: 0, ..range_of(b"a") };
+        assert_eq!(RangeQuery::try_from(wire), Ok(plain_query()), "{limit}");
     }
+    let wire = pb::RangeRequest { revision: -1, ..range_of(b"a") };
+    assert_eq!(
+        RangeQuery::try_from(wire).expect("valid").at,
+        Some(Revision::new(-1)),
+        "for the store to judge"
+    );
     let wire = pb::RangeRequest { limit: i64::MAX, revision: i64::MAX, ..range_of(b"a") };
     let query = RangeQuery::try_from(wire).expect("valid");
     assert_eq!((query.limit, query.at), (Some(i64::MAX as usize), Some(Revision::new(i64::MAX))));
