@@ -27,7 +27,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Response, Status};
 
 /// Longest wait for the answer to an append: a follower syncs its disk before it answers, and a
 /// disk that takes longer than this is as good as gone.
@@ -122,6 +122,22 @@ impl PeerNetwork {
             self.heartbeats = Some(stream);
         }
         Ok(result)
+    }
+
+    async fn ask_for_vote<A>(
+        &self,
+        rpc: &VoteRequest<TypeConfig>,
+        option: &RPCOption,
+        ask: A,
+    ) -> Result<VoteResponse<TypeConfig>, RpcError>
+    where
+        A: AsyncFnOnce(Link, Request<pb::VoteRequest>) -> Result<Response<pb::VoteResponse>, Status>,
+    {
+        let call = with_deadline(wire::vote_request_to_wire(rpc), option.soft_ttl());
+        let answer =
+            ask(self.link(Purpose::Heartbeat)?, call).await.map_err(|status| self.failed(&status))?;
+        wire::vote_response_from_wire(answer.into_inner())
+            .map_err(|missing| Unreachable::new(&missing).into())
     }
 
     async fn open_heartbeats(&self) -> Result<Conversation<pb::AppendRequest, pb::AppendResponse>, RpcError> {
@@ -239,11 +255,7 @@ impl RaftNetworkV2<TypeConfig> for PeerNetwork {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RpcError> {
-        let call = with_deadline(wire::vote_request_to_wire(&rpc), option.soft_ttl());
-        let answer =
-            self.link(Purpose::Heartbeat)?.vote(call).await.map_err(|status| self.failed(&status))?;
-        wire::vote_response_from_wire(answer.into_inner())
-            .map_err(|missing| Unreachable::new(&missing).into())
+        self.ask_for_vote(&rpc, &option, async |mut link: Link, call| link.vote(call).await).await
     }
 
     async fn pre_vote(
@@ -251,11 +263,7 @@ impl RaftNetworkV2<TypeConfig> for PeerNetwork {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RpcError> {
-        let call = with_deadline(wire::vote_request_to_wire(&rpc), option.soft_ttl());
-        let answer =
-            self.link(Purpose::Heartbeat)?.pre_vote(call).await.map_err(|status| self.failed(&status))?;
-        wire::vote_response_from_wire(answer.into_inner())
-            .map_err(|missing| Unreachable::new(&missing).into())
+        self.ask_for_vote(&rpc, &option, async |mut link: Link, call| link.pre_vote(call).await).await
     }
 
     async fn full_snapshot(
