@@ -1,5 +1,7 @@
 //! Our own admin service: what proves members equal beyond etcd's hashes.
 
+use super::status;
+use futures::stream::BoxStream;
 use meerkat_proto::pb::admin as pb;
 use meerkat_proto::pb::admin::admin_server::Admin;
 use meerkat_raft::RaftNode;
@@ -33,5 +35,28 @@ impl Admin for AdminService {
             digest: bytes::Bytes::copy_from_slice(&digest.bytes),
             digest_version: u32::from(meerkat_state::DIGEST_VERSION),
         }))
+    }
+
+    type ListWatchersStream = BoxStream<'static, Result<pb::ListWatchersResponse, Status>>;
+
+    async fn list_watchers(
+        &self,
+        _request: Request<pb::ListWatchersRequest>,
+    ) -> Result<Response<Self::ListWatchersStream>, Status> {
+        Err(status::not_yet("ListWatchers"))
+    }
+
+    async fn revision_at_time(
+        &self,
+        _request: Request<pb::RevisionAtTimeRequest>,
+    ) -> Result<Response<pb::RevisionAtTimeResponse>, Status> {
+        Err(status::not_yet("RevisionAtTime"))
+    }
+
+    async fn key_times(
+        &self,
+        _request: Request<pb::KeyTimesRequest>,
+    ) -> Result<Response<pb::KeyTimesResponse>, Status> {
+        Err(status::not_yet("KeyTimes"))
     }
 }
