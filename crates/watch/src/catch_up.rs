@@ -1,0 +1,255 @@
+//! Brings late watchers level with the frontier.
+//!
+//! Streams whose reader is active and that have late watchers stand in line. A round is for the one
+//! at the front, from the lowest revision any of its watchers is owed; every watcher of a stream in
+//! line whose own position lies within what the round reads takes part, so that many who are late
+//! by about the same share one read and soon go together. The ring serves rounds at once; behind it
+//! the caller reads history, without the lock, and deals what it found.
+//!
+//! A watcher becomes synced only here, under the lock, with nothing owed up to the frontier. That is
+//! why `dispatch` need not know of this room.
+
+use crate::core::{Core, key_of};
+use crate::encoded::{Encoded, Form};
+use crate::history::{Horizon, Past, Scan};
+use crate::stream::{Control, End, Item, Note, SlowPolicy, StreamId};
+use crate::watcher::{self, State, Watcher};
+use meerkat_types::{Event, Revision};
+use std::sync::Arc;
+
+/// What to do for late watchers next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Something was dealt from memory; ask again.
+    Dealt,
+    /// History is to be read, and dealt.
+    Read(Scan),
+    /// Nobody is waiting.
+    Nothing,
+}
+
+/// Where the events of a round come from, and for whom they will do.
+#[derive(Clone, Copy)]
+struct Round {
+    number: u64,
+    first: Revision,
+    with_previous: bool,
+    newest_only: bool,
+    from_ring: bool,
+    oldest: Revision,
+}
+
+impl Core {
+    /// Puts a stream in line for history, if it has late watchers and room for what they are owed.
+    pub(crate) fn line_up(&mut self, id: StreamId) {
+        let (history_bytes, config) = (self.config.stream_history_bytes, self.config);
+        let Some(stream) = self.stream_mut(id) else { return };
+        let room = stream.notes * 2 < config.outbox_items_max(stream.watchers.len())
+            && stream.held_bytes * 2 < history_bytes;
+        if stream.late > 0 && room && !stream.hungry && stream.end.is_none() {
+            stream.hungry = true;
+            self.hungry.push_back(id);
+        }
+    }
+
+    /// Whether [`Core::step`] has anything to do.
+    pub fn has_hungry(&self) -> bool {
+        !self.hungry.is_empty()
+    }
+
+    /// One round from memory, or the read that the next round needs.
+    pub fn step(&mut self, horizon: Horizon) -> Step {
+        let Some(id) = self.hungry.pop_front() else { return Step::Nothing };
+        let Some(stream) = self.stream_mut(id) else { return Step::Dealt };
+        if stream.late == 0 || stream.end.is_some() {
+            stream.hungry = false;
+            return Step::Dealt;
+        }
+        let newest_only = stream.options.slow == SlowPolicy::Coalesce;
+        self.hungry.push_back(id);
+        let Some((first, with_previous)) = self.end_compacted(id, horizon.oldest) else { return Step::Dealt };
+        if !newest_only && self.ring.get(first).is_some() {
+            self.deal_ring(first, horizon.oldest);
+            return Step::Dealt;
+        }
+        self.counts.history_reads += 1;
+        Step::Read(Scan {
+            first,
+            last: self.frontier(),
+            events_max: self.config.scan_events,
+            bytes_max: self.config.scan_bytes,
+            with_previous,
+            newest_only,
+        })
+    }
+
+    /// Ends the watchers of a stream whose history is gone. Of the others: the lowest revision owed,
+    /// and whether anybody wants previous values.
+    fn end_compacted(&mut self, id: StreamId, oldest: Revision) -> Option<(Revision, bool)> {
+        let mut rest: Option<(Revision, bool)> = None;
+        for slot in self.late_of(id) {
+            let watcher = &self.watchers[slot as usize];
+            if watcher.next < oldest {
+                let id = watcher.spec.id;
+                self.end(slot, Control::Compacted { id, oldest });
+                continue;
+            }
+            let (first, previous) = rest.unwrap_or((watcher.next, false));
+            rest = Some((first.min(watcher.next), previous || watcher.spec.previous));
+        }
+        rest
+    }
+
+    /// In a set order, so that the same calls always have the same effect.
+    fn late_of(&self, id: StreamId) -> Vec<u32> {
+        let stream = &self.streams[id.slot as usize];
+        let is_late = |slot: &u32| self.watchers[*slot as usize].is_late();
+        let mut slots: Vec<u32> = stream.watchers.values().copied().filter(is_late).collect();
+        slots.sort_unstable();
+        slots
+    }
+
+    fn deal_ring(&mut self, first: Revision, oldest: Revision) {
+        let round = self.begin(first, true, false, true, oldest);
+        let mut at = first;
+        for _ in 0..self.config.ring_round {
+            let Some(batch) = self.ring.get(at).cloned() else { break };
+            self.deal_batch(&round, &batch);
+            at = at.next();
+        }
+        self.finish(&round, at);
+    }
+
+    /// Deals what a read found. Watchers may have come and gone since it was asked for.
+    pub fn deal(&mut self, scan: &Scan, past: Past) {
+        assert!(scan.first < past.next, "a read of history gets on");
+        let oldest = Revision::new(-1);
+        let round = self.begin(scan.first, scan.with_previous, scan.newest_only, false, oldest);
+        for batch in past.batches {
+            let batch = Encoded::new(batch, &self.meter);
+            self.deal_batch(&round, &batch);
+        }
+        self.finish(&round, past.next.min(scan.last.next()));
+        self.relieve();
+    }
+
+    /// History cannot be read: those who stand in line for it are told.
+    pub fn fail_history(&mut self, reason: &str) {
+        for id in std::mem::take(&mut self.hungry) {
+            if let Some(stream) = self.streams.get_mut(id.slot as usize).filter(|stream| stream.id == id) {
+                stream.finish(End::Unreadable(reason.to_owned()), &mut self.awake);
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        first: Revision,
+        with_previous: bool,
+        newest_only: bool,
+        from_ring: bool,
+        oldest: Revision,
+    ) -> Round {
+        self.rounds += 1;
+        Round { number: self.rounds, first, with_previous, newest_only, from_ring, oldest }
+    }
+
+    fn deal_batch(&mut self, round: &Round, batch: &Arc<Encoded>) {
+        for event in batch.events() {
+            let Core { late, watchers, matched, .. } = self;
+            matched.clear();
+            late.visit(watcher::key_of(event), |slot| key_of(watchers, slot), &mut |slots| {
+                matched.extend_from_slice(slots);
+            });
+            self.deal_event(round, batch, event);
+        }
+    }
+
+    fn deal_event(&mut self, round: &Round, batch: &Arc<Encoded>, event: &Event) {
+        let revision = batch.revision();
+        let matched = std::mem::take(&mut self.matched);
+        for &slot in &matched {
+            if !self.takes_part(round, &self.watchers[slot as usize]) {
+                continue;
+            }
+            let watcher = &mut self.watchers[slot as usize];
+            if revision < watcher.next || !watcher.spec.filter.admits(event) {
+                continue;
+            }
+            let stream = &mut self.streams[watcher.stream.slot as usize];
+            let room = if round.from_ring {
+                stream.notes < self.config.outbox_items_max(stream.watchers.len())
+            } else {
+                let bytes_max = self.config.stream_history_bytes;
+                stream.held_bytes == 0 || stream.held_bytes + batch.weight() <= bytes_max
+            };
+            if !room {
+                watcher.next = revision;
+                watcher.held_back = round.number;
+                stream.full_round = round.number;
+                continue;
+            }
+            watcher.next = revision.next();
+            watcher.told = true;
+            // The value before a compacted revision counts as gone, wherever it still is.
+            let previous = watcher.spec.previous && round.oldest < revision;
+            let form = if previous { Form::WithPrevious } else { Form::Plain };
+            let held = (!round.from_ring).then(|| batch.clone());
+            let note = Note { watcher: slot, epoch: watcher.epoch, revision, held, form };
+            stream.push(Item::Note(note), &mut self.awake);
+        }
+        self.matched = matched;
+    }
+
+    /// Whether the watcher's position lies within the round, and the round has what it needs.
+    fn takes_part(&self, round: &Round, watcher: &Watcher) -> bool {
+        let stream = &self.streams[watcher.stream.slot as usize];
+        let coalesces = stream.options.slow == SlowPolicy::Coalesce;
+        watcher.is_late()
+            && stream.hungry
+            && round.first <= watcher.next
+            && watcher.held_back != round.number
+            && coalesces == round.newest_only
+            && (round.with_previous || !watcher.spec.previous)
+    }
+
+    /// Everything from the round's first revision up to `next`, exclusive, was dealt.
+    fn finish(&mut self, round: &Round, next: Revision) {
+        let line: Vec<StreamId> = self.hungry.iter().copied().collect();
+        for id in line {
+            if self.stream_mut(id).is_none() {
+                continue;
+            }
+            for slot in self.late_of(id) {
+                let watcher = &self.watchers[slot as usize];
+                if self.takes_part(round, watcher) && watcher.next < next {
+                    self.watchers[slot as usize].next = next;
+                }
+                if self.frontier() < self.watchers[slot as usize].next {
+                    self.catch_up(slot);
+                }
+            }
+        }
+        self.leave_line(round);
+    }
+
+    fn catch_up(&mut self, slot: u32) {
+        assert!(matches!(self.watchers[slot as usize].state, State::CatchingUp { .. }));
+        self.leave(slot);
+        self.enter_synced(slot);
+        self.counts.caught_up += 1;
+    }
+
+    /// Who has nobody late or no room left stands in line no longer, until its reader has read.
+    fn leave_line(&mut self, round: &Round) {
+        let streams = &mut self.streams;
+        self.hungry.retain(|id| {
+            let Some(stream) = streams.get_mut(id.slot as usize).filter(|stream| stream.id == *id) else {
+                return false;
+            };
+            let room = stream.full_round != round.number;
+            stream.hungry = stream.late > 0 && room && stream.end.is_none();
+            stream.hungry
+        });
+    }
+}

@@ -1,0 +1,269 @@
+//! The lock around the core, the inbox that apply fills, and the two tasks that empty it.
+//!
+//! Apply takes only the inbox's lock, for a push. The dispatch task moves revisions from there into
+//! the core; the catch-up task reads history for late watchers, and never holds the lock while it
+//! reads. Readers of streams are woken after the lock is gone.
+
+use crate::catch_up::Step;
+use crate::config::WatchConfig;
+use crate::core::{Core, Counts};
+use crate::encoded::{Encoded, Meter};
+use crate::history::{History, HistoryError, Horizon};
+use crate::outbox::{Out, Taken};
+use crate::report::{Totals, WatcherReport};
+use crate::stream::{End, StreamId, StreamOptions};
+use crate::watcher::{WatchId, WatchRequest};
+use meerkat_types::{EventBatch, Revision};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// Revisions dispatched before other tasks get a turn.
+const DISPATCH_BATCHES: usize = 64;
+
+/// After a read of history failed: long enough not to flood the log, short enough to be back soon.
+const FAILED_READ_PAUSE: Duration = Duration::from_millis(500);
+
+/// Clones are the same hub.
+#[derive(Clone)]
+pub struct Hub {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: WatchConfig,
+    core: Mutex<Core>,
+    inbox: Mutex<Inbox>,
+    published: Notify,
+    wanted: Notify,
+    history: OnceLock<Arc<dyn History>>,
+    meter: Arc<Meter>,
+    began: Instant,
+}
+
+/// Published and not yet dispatched.
+#[derive(Default)]
+struct Inbox {
+    /// Comes before the batches.
+    jump: Option<Revision>,
+    batches: VecDeque<Arc<Encoded>>,
+    bytes: usize,
+}
+
+impl Hub {
+    pub fn new(config: WatchConfig) -> Hub {
+        let meter = Arc::new(Meter::default());
+        let core = Core::new(config, Revision::EMPTY_STORE, meter.clone());
+        Hub {
+            shared: Arc::new(Shared {
+                config,
+                core: Mutex::new(core),
+                inbox: Mutex::default(),
+                published: Notify::new(),
+                wanted: Notify::new(),
+                history: OnceLock::new(),
+                meter,
+                began: Instant::now(),
+            }),
+        }
+    }
+
+    /// Says where history is read. To be called once, before any stream is opened.
+    pub fn set_history(&self, history: Arc<dyn History>) {
+        assert!(self.shared.history.set(history).is_ok(), "a hub has one history");
+    }
+
+    /// Takes the next revision. Called by apply: notes it and returns.
+    pub fn publish(&self, batch: EventBatch) {
+        let batch = Encoded::new(batch, &self.shared.meter);
+        let mut inbox = self.shared.inbox.lock();
+        let idle = inbox.jump.is_none() && inbox.batches.is_empty();
+        if self.shared.config.ring_bytes < inbox.bytes + batch.weight() && !idle {
+            // Faster than it can be told, or one huge revision: history has it.
+            *inbox = Inbox { jump: Some(batch.revision()), ..Inbox::default() };
+        } else {
+            inbox.bytes += batch.weight();
+            inbox.batches.push_back(batch);
+        }
+        drop(inbox);
+        if idle {
+            self.shared.published.notify_one();
+        }
+    }
+
+    /// Revisions up to this one will not be published.
+    pub fn jump(&self, to: Revision) {
+        *self.shared.inbox.lock() = Inbox { jump: Some(to), ..Inbox::default() };
+        self.shared.published.notify_one();
+    }
+
+    /// Tells synced watchers of what is published, for ever.
+    pub async fn run_dispatch(&self) {
+        loop {
+            self.shared.published.notified().await;
+            loop {
+                let inbox = std::mem::take(&mut *self.shared.inbox.lock());
+                if inbox.jump.is_none() && inbox.batches.is_empty() {
+                    break;
+                }
+                self.dispatch(inbox).await;
+            }
+        }
+    }
+
+    async fn dispatch(&self, mut inbox: Inbox) {
+        if let Some(to) = inbox.jump {
+            self.with(|core| core.jump(to));
+        }
+        while !inbox.batches.is_empty() {
+            let some = inbox.batches.len().min(DISPATCH_BATCHES);
+            let batches = inbox.batches.drain(..some);
+            self.with(|core| batches.for_each(|batch| core.publish(&batch)));
+            if !inbox.batches.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Reads history for late watchers, for ever.
+    pub async fn run_catch_up(&self) {
+        loop {
+            self.shared.wanted.notified().await;
+            loop {
+                let horizon = self.history().horizon();
+                match self.with(|core| core.step(horizon)) {
+                    Step::Nothing => break,
+                    Step::Dealt => tokio::task::yield_now().await,
+                    Step::Read(scan) => self.read(scan).await,
+                }
+            }
+        }
+    }
+
+    async fn read(&self, scan: crate::history::Scan) {
+        let history = self.history().clone();
+        let read = tokio::task::spawn_blocking(move || history.read(&scan)).await;
+        match read {
+            Ok(Ok(past)) => self.with(|core| core.deal(&scan, past)),
+            // The next step sees the new horizon, and tells whom it concerns.
+            Ok(Err(HistoryError::Compacted { .. })) => {}
+            Ok(Err(HistoryError::Failed(reason))) => self.fail_history(&reason).await,
+            Err(error) => self.fail_history(&error.to_string()).await,
+        }
+    }
+
+    async fn fail_history(&self, reason: &str) {
+        tracing::error!(reason, "history cannot be read for late watchers; their streams end");
+        self.with(|core| core.fail_history(reason));
+        tokio::time::sleep(FAILED_READ_PAUSE).await;
+    }
+
+    pub fn open(&self, options: StreamOptions) -> WatchStream {
+        let id = self.with(|core| core.open(options));
+        WatchStream { hub: self.clone(), id }
+    }
+
+    /// Ends all streams: the member stops.
+    pub fn stop(&self) {
+        self.with(Core::stop);
+    }
+
+    /// Ends the streams that asked for a leader.
+    pub fn lose_leader(&self) {
+        self.with(Core::lose_leader);
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.shared.core.lock().counts()
+    }
+
+    pub fn totals(&self) -> Totals {
+        self.shared.core.lock().totals()
+    }
+
+    pub fn frontier(&self) -> Revision {
+        self.shared.core.lock().frontier()
+    }
+
+    /// Events encoded so far, each form counted.
+    pub fn encoded(&self) -> u64 {
+        self.shared.meter.encoded()
+    }
+
+    /// The watchers of the first stream numbered above `after`; `None` behind the last.
+    pub fn report(&self, after: u64) -> Option<(u64, Vec<WatcherReport>)> {
+        self.with(|core| core.report(after))
+    }
+
+    fn history(&self) -> &Arc<dyn History> {
+        self.shared.history.get().expect("a hub is given its history before it is used")
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Core) -> T) -> T {
+        let mut core = self.shared.core.lock();
+        core.set_time(u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let result = act(&mut core);
+        let (awake, hungry) = (core.take_awake(), core.has_hungry());
+        drop(core);
+        if hungry {
+            self.shared.wanted.notify_one();
+        }
+        awake.into_iter().for_each(Waker::wake);
+        result
+    }
+}
+
+/// One client stream. Dropping it ends all its watchers.
+pub struct WatchStream {
+    hub: Hub,
+    id: StreamId,
+}
+
+impl WatchStream {
+    pub fn register(&self, request: WatchRequest) {
+        self.with_horizon(|core, id, horizon| core.register(id, request, horizon));
+    }
+
+    pub fn cancel(&self, watch: WatchId) {
+        self.with_horizon(|core, id, horizon| core.cancel(id, watch, horizon));
+    }
+
+    pub fn request_progress(&self) {
+        self.with_horizon(Core::request_progress);
+    }
+
+    /// The time for periodic progress marks has come.
+    pub fn tick(&self) {
+        self.hub.with(|core| core.tick(self.id));
+    }
+
+    /// See [`Core::take`].
+    pub fn take(&self, budget: usize, reader: &Waker, out: &mut Vec<Out>) -> Taken {
+        self.hub.with(|core| core.take(self.id, budget, reader, out))
+    }
+
+    /// See [`Core::set_in_flight`].
+    pub fn set_in_flight(&self, batch: Option<Arc<Encoded>>) {
+        self.hub.with(|core| core.set_in_flight(self.id, batch));
+    }
+
+    /// See [`Core::in_flight`].
+    pub fn in_flight(&self) -> Result<Arc<Encoded>, End> {
+        self.hub.with(|core| core.in_flight(self.id))
+    }
+
+    /// Taken under the lock: publishing cannot come in between what is visible and what is placed.
+    fn with_horizon<T>(&self, act: impl FnOnce(&mut Core, StreamId, Horizon) -> T) -> T {
+        let history = self.hub.history();
+        self.hub.with(|core| act(core, self.id, history.horizon()))
+    }
+}
+
+impl Drop for WatchStream {
+    fn drop(&mut self) {
+        self.hub.with(|core| core.close(self.id));
+    }
+}

@@ -1,0 +1,83 @@
+//! Progress marks: "nothing up to here will follow".
+//!
+//! A mark goes through the same queue as events, behind all that were queued before it, and is told
+//! only if none of those was lost from the queue meanwhile.
+
+use crate::core::Core;
+use crate::history::Horizon;
+use crate::stream::{Item, Mark, MarkOf, StreamId};
+use crate::watcher::Watcher;
+use meerkat_types::Revision;
+
+impl Core {
+    /// A client asks how far all the watchers of its stream have come. As in etcd it is answered only
+    /// if all of them are level; else it may ask again.
+    pub fn request_progress(&mut self, id: StreamId, horizon: Horizon) {
+        let Some(stream) = self.stream_mut(id) else { return };
+        let waits = stream.mark_at.replace(horizon.current).is_some();
+        if !waits {
+            self.marks.push(id);
+        }
+        self.queue_due_marks();
+    }
+
+    /// Queues the marks that were asked for and whose revision is published by now.
+    pub(crate) fn queue_due_marks(&mut self) {
+        if self.marks.is_empty() {
+            return;
+        }
+        let frontier = self.frontier();
+        for id in std::mem::take(&mut self.marks) {
+            let Some(stream) = self.stream_mut(id) else { continue };
+            match stream.mark_at {
+                Some(at) if frontier < at => self.marks.push(id),
+                _ => {
+                    stream.mark_at = None;
+                    self.queue_mark(id, frontier);
+                }
+            }
+        }
+    }
+
+    fn queue_mark(&mut self, id: StreamId, frontier: Revision) {
+        let stream = &self.streams[id.slot as usize];
+        let level = |slot: &u32| is_level(&self.watchers[*slot as usize], frontier);
+        if stream.watchers.is_empty() || !stream.watchers.values().all(level) {
+            return;
+        }
+        let mark = Mark { of: MarkOf::All { reverts: stream.reverts }, revision: frontier };
+        self.streams[id.slot as usize].push(Item::Mark(mark), &mut self.awake);
+    }
+
+    /// The time for periodic marks has come: watchers that asked for them and were told nothing since
+    /// the last time get one.
+    pub fn tick(&mut self, id: StreamId) {
+        let frontier = self.frontier();
+        let Some(stream) = self.streams.get_mut(id.slot as usize).filter(|stream| stream.id == id) else {
+            return;
+        };
+        let mut slots: Vec<u32> = stream.watchers.values().copied().collect();
+        slots.sort_unstable();
+        for slot in slots {
+            let watcher = &mut self.watchers[slot as usize];
+            let told = std::mem::replace(&mut watcher.told, false);
+            if watcher.spec.progress && !told && is_level(watcher, frontier) {
+                let of = MarkOf::Watcher { watcher: slot, epoch: watcher.epoch };
+                stream.push(Item::Mark(Mark { of, revision: frontier }), &mut self.awake);
+            }
+        }
+    }
+
+    /// Whether any watcher of the stream wants periodic marks.
+    pub fn wants_ticks(&self, id: StreamId) -> bool {
+        let stream = self.streams.get(id.slot as usize).filter(|stream| stream.id == id);
+        stream.is_some_and(|stream| {
+            stream.watchers.values().any(|slot| self.watchers[*slot as usize].spec.progress)
+        })
+    }
+}
+
+/// Owed nothing up to the frontier, and meant to start by then.
+fn is_level(watcher: &Watcher, frontier: Revision) -> bool {
+    watcher.is_synced() && watcher.spec.start.is_none_or(|start| start <= frontier)
+}

@@ -1,0 +1,117 @@
+//! What operators are shown of the watchers of a member.
+
+use crate::core::Core;
+use crate::stream::{Item, SlowPolicy};
+use crate::watcher::{State, WatchId, WatchSpec};
+use meerkat_types::Revision;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Synced,
+    CatchingUp,
+    Ended,
+}
+
+/// One watcher, as of one moment.
+#[derive(Clone, Debug)]
+pub struct WatcherReport {
+    pub stream: u64,
+    pub client: String,
+    pub spec: Arc<WatchSpec>,
+    pub standing: Standing,
+    pub slow: SlowPolicy,
+    /// The lowest revision that may still have to be told.
+    pub next: Revision,
+    pub lag_revisions: i64,
+    pub lag_ms: u64,
+    pub queued_bytes: usize,
+    pub queued_items: usize,
+}
+
+/// All watchers in sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub streams: usize,
+    pub synced: usize,
+    pub late: usize,
+    /// Ended, with their number still taken.
+    pub ended: usize,
+    pub queued_items: usize,
+    pub ring_bytes: usize,
+    /// Everything anybody holds, the ring included.
+    pub memory_bytes: usize,
+}
+
+impl Core {
+    pub fn totals(&self) -> Totals {
+        Totals {
+            streams: self.streams.len(),
+            synced: self.synced.len(),
+            late: self.late.len(),
+            ended: self.watchers.len() - self.synced.len() - self.late.len(),
+            queued_items: self.streams.iter().map(|(_, stream)| stream.items.len()).sum(),
+            ring_bytes: self.ring.bytes(),
+            memory_bytes: self.meter.bytes(),
+        }
+    }
+
+    /// The watchers of the first stream whose number is above `after`; `None` behind the last.
+    pub fn report(&self, after: u64) -> Option<(u64, Vec<WatcherReport>)> {
+        let later = self.streams.iter().map(|(_, stream)| stream).filter(|stream| after < stream.id.serial);
+        let stream = later.min_by_key(|stream| stream.id.serial)?;
+        // The oldest unsent revision of each watcher.
+        let mut queued: HashMap<(u32, u64), Revision> = HashMap::new();
+        let mut queued_bytes = stream.in_flight.as_ref().map_or(0, |batch| batch.weight());
+        for item in &stream.items {
+            if let Item::Note(note) = item {
+                queued.entry((note.watcher, note.epoch)).or_insert(note.revision);
+                let batch = note.held.as_ref().or_else(|| self.ring.get(note.revision));
+                queued_bytes += batch.map_or(0, |batch| batch.weight());
+            }
+        }
+        let mut reports: Vec<WatcherReport> = stream
+            .watchers
+            .values()
+            .map(|slot| {
+                let watcher = &self.watchers[*slot as usize];
+                let first = queued.get(&(*slot, watcher.epoch)).copied();
+                let frontier = self.frontier();
+                let (standing, next, since_ms) = match watcher.state {
+                    State::Synced(_) => (Standing::Synced, watcher.next.max(frontier.next()), None),
+                    State::CatchingUp { since_ms, .. } => {
+                        (Standing::CatchingUp, watcher.next, Some(since_ms))
+                    }
+                    State::Ended => (Standing::Ended, watcher.next, None),
+                };
+                let next = first.map_or(next, |first| first.min(next));
+                // Something waits since its reader last came, or since the watcher fell behind.
+                let since_ms = since_ms.or(first.map(|_| stream.read_ms));
+                WatcherReport {
+                    stream: stream.id.serial,
+                    client: stream.options.client.clone(),
+                    spec: watcher.spec.clone(),
+                    standing,
+                    slow: stream.options.slow,
+                    next,
+                    lag_revisions: (frontier.get() + 1 - next.get()).max(0),
+                    lag_ms: since_ms.map_or(0, |since| self.now_ms.saturating_sub(since)),
+                    queued_bytes,
+                    queued_items: stream.items.len(),
+                }
+            })
+            .collect();
+        reports.sort_by_key(|report| report.spec.id);
+        Some((stream.id.serial, reports))
+    }
+
+    /// The ids a stream has in use.
+    pub fn ids(&self, stream: crate::StreamId) -> Vec<WatchId> {
+        let stream = self.streams.get(stream.slot as usize).filter(|other| other.id == stream);
+        let mut ids: Vec<WatchId> =
+            stream.map_or(Vec::new(), |stream| stream.watchers.keys().copied().collect());
+        ids.sort_unstable();
+        ids
+    }
+}
