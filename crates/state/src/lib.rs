@@ -28,7 +28,7 @@ pub use error::{ReadError, StateError};
 pub use machine::Machine;
 pub use mvcc::compaction::{Compactor, Progress};
 pub use mvcc::hash::HashKv;
-pub use mvcc::history::History;
+pub use mvcc::history::{History, HistoryQuery};
 #[doc(hidden)]
 pub use mvcc::past::Way;
 pub use reader::{Pages, Pinned, StateReader};

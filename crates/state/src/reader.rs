@@ -7,7 +7,7 @@
 use crate::digest::Digest;
 use crate::error::{ReadError, StateError};
 use crate::mvcc::hash::{self, HashKv};
-use crate::mvcc::history::{self, History};
+use crate::mvcc::history::{self, History, HistoryQuery};
 use crate::mvcc::past::{Plan, Way};
 use crate::mvcc::range;
 use crate::mvcc::store::Committed;
@@ -135,10 +135,10 @@ impl Pinned {
         hash::hash_kv(&self.point.committed, at)
     }
 
-    /// The events of whole revisions from `from` to `to`, both inclusive, until there are at least
-    /// `events_max` of them.
-    pub fn history(&self, from: Revision, to: Revision, events_max: usize) -> Result<History, ReadError> {
-        history::read(&self.point.committed, from, to, events_max)
+    /// Events of whole revisions, until the query's bounds are reached. Refused below the compacted
+    /// revision.
+    pub fn history(&self, query: &HistoryQuery) -> Result<History, ReadError> {
+        history::read(&self.point.committed, query)
     }
 
     /// A long answer in pieces, all of this point: the query's keys, revision and `keys_only` count;

@@ -1,58 +1,85 @@
 //! Events between two revisions: what a late watcher is owed.
+//!
+//! A read is bounded in events and bytes, ends with a whole revision, and says where the next one
+//! goes on. Its cost is that of the events walked: one sequential scan of `log`; previous values are
+//! shared with events of the same read where these wrote them, and looked up one by one otherwise.
 
 use crate::error::{ReadError, StateError, damaged};
 use crate::mvcc::event_id::EventId;
 use crate::mvcc::log_row::LogRow;
 use crate::mvcc::past::with_version;
 use crate::mvcc::store::Committed;
+use crate::mvcc::version_row;
 use crate::mvcc::wire::Tail;
 use bytes::Bytes;
-use meerkat_engine::{Column, View};
-use meerkat_types::{Event, EventBatch, EventKind, Refusal, Revision};
+use meerkat_engine::{Column, Cursor, View};
+use meerkat_types::{Event, EventBatch, EventKind, KeyValue, Refusal, Revision};
+use std::collections::BTreeMap;
+
+/// Which events, and how many at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryQuery {
+    pub first: Revision,
+    /// Inclusive; a revision that does not exist yet ends at the newest.
+    pub last: Revision,
+    /// The read ends with the revision in which this many events were walked, left out ones included.
+    pub events_max: usize,
+    /// The read ends with the revision in which keys, values and previous values given out weigh
+    /// this much.
+    pub bytes_max: usize,
+    /// Whether events come with their previous values. Those at the compacted revision never do: the
+    /// state before it is gone for every reader.
+    pub with_previous: bool,
+    /// Leaves out each event whose key has a later one, within the asked revisions or after them. A
+    /// revision of which nothing is left has no batch.
+    pub newest_only: bool,
+}
 
 /// Whole revisions, oldest first.
 #[derive(Clone, Debug)]
 pub struct History {
     pub batches: Vec<EventBatch>,
-    /// Where the next read goes on; above the asked end when everything was read.
+    /// Where the next read goes on; above the asked last when everything was read.
     pub next: Revision,
 }
 
-pub(crate) fn read(
-    committed: &Committed,
-    from: Revision,
-    to: Revision,
-    events_max: usize,
-) -> Result<History, ReadError> {
+pub(crate) fn read(committed: &Committed, query: &HistoryQuery) -> Result<History, ReadError> {
     let oldest = Revision::new(committed.compacted);
-    if from < oldest {
-        return Err(Refusal::Compacted { asked: from, oldest }.into());
+    if query.first < oldest {
+        return Err(Refusal::Compacted { asked: query.first, oldest }.into());
     }
-    let last = to.get().min(committed.revision);
-    let view = &committed.view;
+    let last = query.last.get().min(committed.revision);
+    let first = EventId::first_of(query.first.get().max(0)).to_bytes();
     let end = EventId::first_of(last + 1).to_bytes();
-    let mut rows = view.scan(Column::Log, &EventId::first_of(from.get().max(0)).to_bytes(), Some(&end));
-    let (mut batches, mut open) = (Vec::new(), None::<Open>);
-    let mut events = 0;
+    let mut rows = committed.view.scan(Column::Log, &first, Some(&end));
+    let mut reading = Reading::new(committed, query);
     while let Some((key, row)) = rows.row() {
         let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
-        let row = LogRow::decode(row).ok_or(damaged("log"))?;
-        if open.as_ref().is_some_and(|open| open.revision != id.revision) {
-            batches.extend(open.take().map(Open::close));
-            if events_max <= events {
-                return Ok(History { batches, next: Revision::new(id.revision) });
+        if reading.open.as_ref().is_some_and(|open| open.revision != id.revision) {
+            reading.close();
+            if reading.is_full() {
+                return Ok(History { batches: reading.batches, next: Revision::new(id.revision) });
             }
         }
-        let open = open.get_or_insert_with(|| Open::new(id.revision));
-        // Only the first event of a revision has the stamp.
-        open.stamp_ms = row.stamp_ms.unwrap_or(open.stamp_ms);
-        open.events.push(event(view, id, &row)?);
-        events += 1;
+        reading.take(id, row)?;
         rows.step();
     }
     rows.finish()?;
-    batches.extend(open.map(Open::close));
-    Ok(History { batches, next: Revision::new(last + 1) })
+    reading.close();
+    Ok(History { batches: reading.batches, next: Revision::new(last + 1) })
+}
+
+/// One read under way.
+struct Reading<'a> {
+    view: &'a View,
+    query: &'a HistoryQuery,
+    compacted: i64,
+    /// For looking up the newest version of a key, where that is asked.
+    newest: Option<Newest<'a>>,
+    batches: Vec<EventBatch>,
+    open: Option<Open>,
+    events: usize,
+    bytes: usize,
 }
 
 /// A revision whose events are being collected.
@@ -62,29 +89,126 @@ struct Open {
     events: Vec<Event>,
 }
 
-impl Open {
-    const fn new(revision: i64) -> Open {
-        Open { revision, stamp_ms: 0, events: Vec::new() }
+impl<'a> Reading<'a> {
+    fn new(committed: &'a Committed, query: &'a HistoryQuery) -> Reading<'a> {
+        let view = &committed.view;
+        Reading {
+            view,
+            query,
+            compacted: committed.compacted,
+            newest: query.newest_only.then(|| Newest::new(view)),
+            batches: Vec::new(),
+            open: None,
+            events: 0,
+            bytes: 0,
+        }
     }
 
-    fn close(self) -> EventBatch {
-        let revision = Revision::new(self.revision);
-        EventBatch { revision, stamp_ms: self.stamp_ms, events: self.events.into() }
+    fn is_full(&self) -> bool {
+        self.query.events_max <= self.events || self.query.bytes_max <= self.bytes
+    }
+
+    fn take(&mut self, id: EventId, bytes: &[u8]) -> Result<(), StateError> {
+        let row = LogRow::decode(bytes).ok_or(damaged("log"))?;
+        self.events += 1;
+        let open = self.open.get_or_insert(Open { revision: id.revision, stamp_ms: 0, events: Vec::new() });
+        // Only the first event of a revision has the stamp.
+        open.stamp_ms = row.stamp_ms.unwrap_or(open.stamp_ms);
+        if let Some(newest) = &mut self.newest
+            && newest.of(row.key)? != id
+        {
+            return Ok(());
+        }
+        let wants_previous = self.query.with_previous && self.compacted < id.revision;
+        let previous = match row.link.filter(|_| wants_previous) {
+            None => None,
+            Some(link) => Some(self.previous(link, row.key)?),
+        };
+        let kind = kind_of(id, Bytes::copy_from_slice(bytes)).ok_or(damaged("log"))?;
+        let event = Event { kind, previous };
+        self.bytes += weight(&event);
+        if let Some(open) = &mut self.open {
+            open.events.push(event);
+        }
+        Ok(())
+    }
+
+    /// The version that `link` wrote, which is there: something above the compacted revision links
+    /// to it.
+    fn previous(&self, link: EventId, key: &[u8]) -> Result<KeyValue, StateError> {
+        match self.given_out(link, key) {
+            Some(kv) => Ok(kv.clone()),
+            None => with_version(self.view, link, |tail| {
+                Ok(Tail::decode(tail).ok_or(damaged("log"))?.to_key_value(Bytes::copy_from_slice(key)))
+            }),
+        }
+    }
+
+    /// What an earlier event of this same read wrote.
+    fn given_out(&self, id: EventId, key: &[u8]) -> Option<&KeyValue> {
+        let at = self.batches.binary_search_by_key(&id.revision, |batch| batch.revision.get()).ok()?;
+        match &self.batches[at].events.get(usize::try_from(id.sub).ok()?)?.kind {
+            // Events left out move the others: then this is another key's.
+            EventKind::Put(kv) if kv.key == key => Some(kv),
+            _ => None,
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(open) = self.open.take().filter(|open| !open.events.is_empty()) {
+            let revision = Revision::new(open.revision);
+            let Open { stamp_ms, events, .. } = open;
+            self.batches.push(EventBatch { revision, stamp_ms, events: events.into() });
+        }
     }
 }
 
-fn event(view: &View, id: EventId, row: &LogRow<'_>) -> Result<Event, StateError> {
-    let key = Bytes::copy_from_slice(row.key);
-    let previous = match row.link {
-        None => None,
-        Some(link) => Some(with_version(view, link, |tail| {
-            Ok(Tail::decode(tail).ok_or(damaged("log"))?.to_key_value(key.clone()))
-        })?),
+/// Key and value are parts of the one copied row.
+fn kind_of(id: EventId, bytes: Bytes) -> Option<EventKind> {
+    let row = LogRow::decode(&bytes)?;
+    let key = bytes.slice_ref(row.key);
+    if row.tombstone {
+        return Some(EventKind::Delete { key, modified: Revision::new(id.revision) });
+    }
+    let tail = Tail::decode(row.tail)?;
+    let value = bytes.slice_ref(tail.value);
+    Some(EventKind::Put(tail.with_value(key, value)))
+}
+
+fn weight(event: &Event) -> usize {
+    let of = |kv: &KeyValue| kv.key.len() + kv.value.len();
+    let itself = match &event.kind {
+        EventKind::Put(kv) => of(kv),
+        EventKind::Delete { key, .. } => key.len(),
     };
-    let kind = if row.tombstone {
-        EventKind::Delete { key, modified: Revision::new(id.revision) }
-    } else {
-        EventKind::Put(Tail::decode(row.tail).ok_or(damaged("log"))?.to_key_value(key))
-    };
-    Ok(Event { kind, previous })
+    itself + event.previous.as_ref().map_or(0, of)
+}
+
+/// Finds the newest event of a key. No value is read for it, and each key is looked up once.
+struct Newest<'a> {
+    versions: Cursor<'a>,
+    start: Vec<u8>,
+    known: BTreeMap<Vec<u8>, EventId>,
+}
+
+impl<'a> Newest<'a> {
+    fn new(view: &'a View) -> Newest<'a> {
+        Newest { versions: view.scan(Column::Versions, &[], None), start: Vec::new(), known: BTreeMap::new() }
+    }
+
+    /// The key must have an event at or above the compacted revision.
+    fn of(&mut self, key: &[u8]) -> Result<EventId, StateError> {
+        if let Some(known) = self.known.get(key) {
+            return Ok(*known);
+        }
+        version_row::start_of(key, &mut self.start);
+        self.versions.seek(&self.start);
+        self.versions.finish()?;
+        let (found, id) = self.versions.key().and_then(version_row::split).ok_or(damaged("version"))?;
+        if found != self.start {
+            return Err(damaged("version"));
+        }
+        self.known.insert(key.to_vec(), id);
+        Ok(id)
+    }
 }

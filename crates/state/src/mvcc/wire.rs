@@ -91,9 +91,14 @@ impl<'a> Tail<'a> {
     }
 
     pub(crate) fn to_key_value(self, key: Bytes) -> KeyValue {
+        self.with_value(key, Bytes::copy_from_slice(self.value))
+    }
+
+    /// As [`Tail::to_key_value`], with a value that is this one's bytes already.
+    pub(crate) fn with_value(self, key: Bytes, value: Bytes) -> KeyValue {
         KeyValue {
             key,
-            value: Bytes::copy_from_slice(self.value),
+            value,
             created: Revision::new(self.created),
             modified: Revision::new(self.modified),
             version: self.version,

@@ -7,6 +7,7 @@ mod answers;
 mod counting;
 mod generate;
 mod model;
+mod pace;
 mod property;
 mod recovery;
 mod rig;

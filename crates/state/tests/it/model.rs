@@ -1,6 +1,7 @@
 //! A store so naive that it can be checked by eye: it keeps the whole content of every revision.
 
 use bytes::Bytes;
+use meerkat_state::HistoryQuery;
 use meerkat_types::{
     Command, Compare, CompareTarget, Deleted, Event, EventKind, KeyRange, KeyValue, KvPage, LeaseId,
     NewLease, NewValue, Outcome, Put, PutDone, RangeAnswer, RangeQuery, Refusal, Revision, SortOrder,
@@ -175,6 +176,67 @@ impl Model {
             return Err(Refusal::Compacted { asked: at, oldest: Revision::new(self.compacted) });
         }
         Ok(range(&self.contents[at.get() as usize], query, current))
+    }
+}
+
+/// What a read of history gives: events by revision, and where the next read goes on.
+pub struct ModelHistory {
+    pub batches: Vec<(Revision, Vec<Event>)>,
+    pub next: Revision,
+}
+
+impl Model {
+    pub fn history(&self, query: &HistoryQuery) -> ModelHistory {
+        let (mut walked, mut weight, mut batches) = (0, 0, Vec::new());
+        let last = query.last.get().min(self.current());
+        let mut at = query.first.get();
+        while at <= last {
+            let events = &self.events[at as usize];
+            walked += events.len();
+            let mut given = Vec::new();
+            for (sub, event) in events.iter().enumerate() {
+                if query.newest_only && self.changes_after(key_of(event), at, sub) {
+                    continue;
+                }
+                let mut event = event.clone();
+                if !query.with_previous || at <= self.compacted {
+                    event.previous = None;
+                }
+                let values = [event.previous.as_ref(), put_of(&event)];
+                let values = values.iter().flatten().map(|kv| kv.value.len()).sum::<usize>();
+                weight += key_of(&event).len() * (1 + usize::from(event.previous.is_some())) + values;
+                given.push(event);
+            }
+            if !given.is_empty() {
+                batches.push((Revision::new(at), given));
+            }
+            at += 1;
+            // A revision without events (the empty store's) ends no read.
+            if !events.is_empty() && (query.events_max <= walked || query.bytes_max <= weight) {
+                break;
+            }
+        }
+        ModelHistory { batches, next: Revision::new(at) }
+    }
+
+    fn changes_after(&self, key: &Bytes, revision: i64, sub: usize) -> bool {
+        let same = self.events[revision as usize].iter().skip(sub + 1);
+        let later = self.events.iter().skip(revision as usize + 1).flatten();
+        same.chain(later).any(|event| key_of(event) == key)
+    }
+}
+
+fn put_of(event: &Event) -> Option<&KeyValue> {
+    match &event.kind {
+        EventKind::Put(kv) => Some(kv),
+        EventKind::Delete { .. } => None,
+    }
+}
+
+fn key_of(event: &Event) -> &Bytes {
+    match &event.kind {
+        EventKind::Put(kv) => &kv.key,
+        EventKind::Delete { key, .. } => key,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::answers::{decoded, decoded_outcome, decoded_txn, key_values};
 use crate::generate::Generator;
 use crate::model::Model;
 use crate::rig::{Log, Rig, Seed, seeds};
-use meerkat_state::{LogEntry, Payload, ReadError, Way};
+use meerkat_state::{HistoryQuery, LogEntry, Payload, ReadError, Way};
 use meerkat_types::{
     Command, Consistency, KeyRange, KvPage, RangeAnswer, RangeQuery, Refusal, Revision, RevisionBounds, Sort,
     Txn,
@@ -24,6 +24,17 @@ fn whole_range(at: i64) -> RangeQuery {
         keys_only: false,
         count_only: false,
         bounds: RevisionBounds::default(),
+    }
+}
+
+fn whole_history(model: &Model) -> HistoryQuery {
+    HistoryQuery {
+        first: Revision::new(model.compacted.max(1)),
+        last: Revision::new(model.current()),
+        events_max: usize::MAX,
+        bytes_max: usize::MAX,
+        with_previous: true,
+        newest_only: false,
     }
 }
 
@@ -121,7 +132,7 @@ impl World {
         assert_eq!(KvPage::Decoded(all), expected.kvs, "{query:?}");
     }
 
-    fn check_every_live_revision(&self) {
+    fn check_every_live_revision(&mut self) {
         let pinned = self.rig.reader.pin();
         for at in self.model.compacted.max(1)..=self.model.current() {
             let expected = self.model.range(&whole_range(at)).expect("live");
@@ -133,22 +144,38 @@ impl World {
         self.check_history();
     }
 
-    fn check_history(&self) {
-        let (pinned, current) = (self.rig.reader.pin(), Revision::new(self.model.current()));
-        let mut next = Revision::new(self.model.compacted.max(1));
+    fn check_history(&mut self) {
+        for (with_previous, newest_only) in [(true, false), (false, false), (true, true), (false, true)] {
+            let (events_max, bytes_max) = (self.rng.random_range(0..9), self.rng.random_range(0..300));
+            let all = whole_history(&self.model);
+            let query = HistoryQuery { events_max, bytes_max, with_previous, newest_only, ..all };
+            self.check_history_as(query);
+        }
+        let below = Revision::new(self.model.compacted - 1);
+        let query = HistoryQuery { first: below, ..whole_history(&self.model) };
+        assert!(matches!(
+            self.rig.reader.pin().history(&query),
+            Err(ReadError::Refused(Refusal::Compacted { .. }))
+        ));
+    }
+
+    /// Piece by piece gives exactly what the model has, cut where the bounds say.
+    fn check_history_as(&self, mut query: HistoryQuery) {
+        let (pinned, last) = (self.rig.reader.pin(), query.last);
         let mut stamp = 0;
-        while next <= current {
-            let history = pinned.history(next, current, 3).expect("history");
-            assert!(next < history.next, "history moves on");
-            for batch in &history.batches {
-                let expected = &self.model.events[batch.revision.get() as usize];
-                assert_eq!(batch.events.as_ref(), expected, "events of {}", batch.revision);
+        while query.first <= last {
+            let history = pinned.history(&query).expect("history");
+            assert!(query.first < history.next, "history moves on");
+            let expected = self.model.history(&query);
+            assert_eq!(history.next, expected.next, "{query:?}");
+            assert_eq!(history.batches.len(), expected.batches.len(), "{query:?}");
+            for (batch, (revision, events)) in history.batches.iter().zip(&expected.batches) {
+                assert_eq!(batch.revision, *revision, "{query:?}");
+                assert_eq!(batch.events.as_ref(), events, "events of {revision}, {query:?}");
                 assert!(stamp <= batch.stamp_ms && 0 < batch.stamp_ms, "time goes on");
                 stamp = batch.stamp_ms;
-                next = batch.revision.next();
             }
-            assert!(next <= history.next);
-            next = history.next;
+            query.first = history.next;
         }
     }
 

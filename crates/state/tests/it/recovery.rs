@@ -4,8 +4,8 @@ use crate::rig::{Log, Rig};
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db, DbOptions};
 use meerkat_state::{
-    Machine, Payload, StateError, StateReader, local_get, local_put, persisted_applied, snapshot_info,
-    snapshot_info_at,
+    HistoryQuery, Machine, Payload, StateError, StateReader, local_get, local_put, persisted_applied,
+    snapshot_info, snapshot_info_at,
 };
 use meerkat_types::{
     Command, Compact, Key, MemberAttributes, MemberId, NewLease, NewValue, Outcome, Put, Refusal, Revision,
@@ -143,7 +143,14 @@ fn compaction_on_another_thread_beside_apply_changes_no_answer() {
     twin.apply(&entries);
     assert_eq!(rig.reader.digest(), twin.reader.digest());
     assert_eq!(rig.reader.hash_kv(None).expect("hash"), twin.reader.hash_kv(None).expect("hash"));
-    let history =
-        rig.reader.pin().history(rig.reader.compacted_revision(), rig.reader.current_revision(), 9_999);
+    let query = HistoryQuery {
+        first: rig.reader.compacted_revision(),
+        last: rig.reader.current_revision(),
+        events_max: 9_999,
+        bytes_max: usize::MAX,
+        with_previous: true,
+        newest_only: false,
+    };
+    let history = rig.reader.pin().history(&query);
     assert_eq!(history.expect("history").batches.len(), 23, "each revision from the bound on has its event");
 }

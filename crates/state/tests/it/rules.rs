@@ -3,7 +3,7 @@
 use crate::answers::{decoded, key_values};
 use crate::rig::{Log, Rig};
 use bytes::Bytes;
-use meerkat_state::{Progress, ReadError};
+use meerkat_state::{HistoryQuery, Progress, ReadError};
 use meerkat_types::{
     Command, Compact, Consistency, DeleteRange, EventKind, Key, KeyRange, NewLease, NewValue, Outcome, Put,
     RangeQuery, Refusal, Revision, RevisionBounds, Sort, Txn, TxnOp,
@@ -36,6 +36,18 @@ fn get(text: &str, at: i64) -> RangeQuery {
         keys_only: false,
         count_only: false,
         bounds: RevisionBounds::default(),
+    }
+}
+
+fn whole_revision(revision: i64) -> HistoryQuery {
+    let revision = Revision::new(revision);
+    HistoryQuery {
+        first: revision,
+        last: revision,
+        events_max: usize::MAX,
+        bytes_max: usize::MAX,
+        with_previous: true,
+        newest_only: false,
     }
 }
 
@@ -96,10 +108,10 @@ fn a_deletion_at_the_compacted_revision_is_still_told_to_watchers_that_begin_the
     bench.rig.compact_fully();
     let entry = bench.log.command(Command::Put(put("other", "v")));
     bench.rig.apply(std::slice::from_ref(&entry));
-    let history = bench.rig.reader.pin().history(Revision::new(3), Revision::new(3), 10).expect("history");
+    let history = bench.rig.reader.pin().history(&whole_revision(3)).expect("history");
     let event = &history.batches[0].events[0];
     assert_eq!(event.kind, EventKind::Delete { key: Bytes::from_static(b"k"), modified: Revision::new(3) });
-    assert_eq!(event.previous.as_ref().map(|kv| kv.value.as_ref()), Some(b"v".as_slice()));
+    assert_eq!(event.previous, None, "the state before the compacted revision is gone");
 }
 
 #[test]
@@ -128,7 +140,8 @@ fn a_range_deleted_and_a_key_inside_it_put_in_one_transaction_are_two_events_of_
     bench.run(Command::Put(put("k", "old")));
     let ops = vec![TxnOp::DeleteRange(delete(KeyRange::everything())), TxnOp::Put(put("k", "new"))];
     bench.run(Command::Txn(Txn { compares: Vec::new(), success: ops, failure: Vec::new() }));
-    let history = bench.rig.reader.pin().history(Revision::new(3), Revision::new(3), 1).expect("history");
+    let one = HistoryQuery { events_max: 1, ..whole_revision(3) };
+    let history = bench.rig.reader.pin().history(&one).expect("history");
     let events = &history.batches[0].events;
     assert_eq!(events.len(), 2);
     for event in events.iter() {
@@ -139,6 +152,44 @@ fn a_range_deleted_and_a_key_inside_it_put_in_one_transaction_are_two_events_of_
     assert_eq!((kv.version, kv.created), (1, Revision::new(3)), "a new life of the key");
     assert_eq!(bench.value("k", 2), Some(Bytes::from_static(b"old")));
     assert_eq!(bench.value("k", 3), Some(Bytes::from_static(b"new")));
+}
+
+#[test]
+fn of_two_events_of_one_key_in_one_revision_the_newest_only_are_the_second() {
+    let mut bench = Bench::new();
+    bench.run(Command::Put(put("k", "old")));
+    bench.run(Command::Put(put("other", "v")));
+    let ops = vec![TxnOp::DeleteRange(delete(KeyRange::One(key("k")))), TxnOp::Put(put("k", "new"))];
+    bench.run(Command::Txn(Txn { compares: Vec::new(), success: ops, failure: Vec::new() }));
+    let query = HistoryQuery { first: Revision::new(2), newest_only: true, ..whole_revision(4) };
+    let history = bench.rig.reader.pin().history(&query).expect("history");
+    let told: Vec<_> =
+        history.batches.iter().map(|batch| (batch.revision.get(), batch.events.len())).collect();
+    assert_eq!(told, [(3, 1), (4, 1)], "revision 2 was superseded as a whole");
+    assert!(matches!(&history.batches[1].events[0].kind, EventKind::Put(kv) if kv.value == "new"));
+    assert_eq!(history.next, Revision::new(5));
+    // Only revision 2 is asked for, and nothing of it is the newest as of the pinned point.
+    let query = HistoryQuery { newest_only: true, ..whole_revision(2) };
+    let history = bench.rig.reader.pin().history(&query).expect("history");
+    assert_eq!((history.batches.len(), history.next), (0, Revision::new(3)));
+}
+
+#[test]
+fn history_ends_with_the_revision_in_which_the_bytes_are_reached() {
+    let mut bench = Bench::new();
+    for value in ["aaaa", "bbbb", "cccc"] {
+        bench.run(Command::Put(put("k", value)));
+    }
+    let read = |bytes_max, with_previous| {
+        let query = HistoryQuery { first: Revision::new(2), bytes_max, with_previous, ..whole_revision(4) };
+        bench.rig.reader.pin().history(&query).expect("history").next.get()
+    };
+    // 5 bytes each, and 5 more for the previous value of the second and third.
+    assert_eq!(
+        [read(0, false), read(5, false), read(6, false), read(10, false), read(11, false)],
+        [3, 3, 4, 4, 5]
+    );
+    assert_eq!([read(5, true), read(6, true), read(15, true), read(16, true)], [3, 4, 4, 5]);
 }
 
 #[test]
