@@ -21,6 +21,10 @@ pub enum StateError {
         "the database in {path} has format {found}, and this release knows up to {known}: start the release that wrote it"
     )]
     NewerFormat { path: PathBuf, found: u64, known: u64 },
+    #[error(
+        "the database in {path} has format {found} of a version before the first release, and this one reads format {known} only: begin with an empty data directory, or start the version that wrote it"
+    )]
+    OlderFormat { path: PathBuf, found: u64, known: u64 },
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -31,6 +31,7 @@ pub use mvcc::hash::HashKv;
 pub use mvcc::history::{History, HistoryQuery};
 #[doc(hidden)]
 pub use mvcc::past::Way;
+pub use mvcc::times::{KeyTime, KeyTimes, RevisionAtTime};
 pub use reader::{Pages, Pinned, StateReader};
 pub use schema::{
     FORMAT_VERSION, SnapshotInfo, local_get, local_put, persisted_applied, persisted_info, snapshot_info,

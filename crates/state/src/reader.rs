@@ -11,6 +11,7 @@ use crate::mvcc::history::{self, History, HistoryQuery};
 use crate::mvcc::past::{Plan, Way};
 use crate::mvcc::range;
 use crate::mvcc::store::Committed;
+use crate::mvcc::times::{self, KeyTimes, RevisionAtTime};
 use crate::schema::{Members, Membership};
 use crate::txn;
 use arc_swap::ArcSwapOption;
@@ -139,6 +140,16 @@ impl Pinned {
     /// revision.
     pub fn history(&self, query: &HistoryQuery) -> Result<History, ReadError> {
         history::read(&self.point.committed, query)
+    }
+
+    /// The first revision that was made at or after a time in milliseconds since the Unix epoch.
+    pub fn revision_at_time(&self, unix_ms: u64) -> Result<RevisionAtTime, ReadError> {
+        times::revision_at_time(&self.point.committed, unix_ms)
+    }
+
+    /// When the keys of a range were created and last changed, as they are now.
+    pub fn key_times(&self, keys: &KeyRange, limit: Option<usize>) -> Result<KeyTimes, ReadError> {
+        times::key_times(&self.point.committed, keys, limit)
     }
 
     /// A long answer in pieces, all of this point: the query's keys, revision and `keys_only` count;

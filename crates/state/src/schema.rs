@@ -19,11 +19,12 @@ use crate::mvcc::wire::take;
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db, DbOptions, View};
 use meerkat_types::{LogPosition, MemberAttributes, MemberId, Revision};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Raised when an older release could misread a row of any column.
-pub const FORMAT_VERSION: u64 = 1;
+/// Raised when an older release could misread a row of any column. 2: rows of `head` have times.
+pub const FORMAT_VERSION: u64 = 2;
 
 const FORMAT: &[u8] = b"format";
 pub(crate) const REGISTERS: &[u8] = b"registers";
@@ -103,15 +104,21 @@ impl Registers {
 /// Refuses a directory that this release would misread; marks a fresh one.
 pub(crate) fn check_format(db: &Db) -> Result<(), StateError> {
     match read_format(db)? {
-        Some(FORMAT_VERSION) => Ok(()),
-        Some(found) => {
-            Err(StateError::NewerFormat { path: db.path().to_owned(), found, known: FORMAT_VERSION })
-        }
+        Some(found) => refuse_other_format(db, found),
         None => {
             let mut batch = Batch::new(db);
             batch.put(Column::Meta, FORMAT, &FORMAT_VERSION.to_be_bytes());
             Ok(db.write(batch)?)
         }
+    }
+}
+
+fn refuse_other_format(db: &Db, found: u64) -> Result<(), StateError> {
+    let path = db.path().to_owned();
+    match found.cmp(&FORMAT_VERSION) {
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(StateError::NewerFormat { path, found, known: FORMAT_VERSION }),
+        Ordering::Less => Err(StateError::OlderFormat { path, found, known: FORMAT_VERSION }),
     }
 }
 
@@ -235,8 +242,8 @@ pub struct SnapshotInfo {
 }
 
 pub fn snapshot_info(db: &Db) -> Result<SnapshotInfo, StateError> {
-    if let Some(found) = read_format(db)?.filter(|found| *found != FORMAT_VERSION) {
-        return Err(StateError::NewerFormat { path: db.path().to_owned(), found, known: FORMAT_VERSION });
+    if let Some(found) = read_format(db)? {
+        refuse_other_format(db, found)?;
     }
     let view = db.view();
     let registers = Registers::load(&view)?;

@@ -28,6 +28,7 @@ pub(crate) mod present;
 pub(crate) mod range;
 pub(crate) mod source;
 pub(crate) mod store;
+pub(crate) mod times;
 pub(crate) mod version_row;
 pub(crate) mod wire;
 pub(crate) mod write;

@@ -58,6 +58,7 @@ pub(crate) struct Standing {
     pub created: i64,
     pub version: i64,
     pub lease: i64,
+    pub created_ms: u64,
     /// Only if it was asked for: it costs a copy of the value.
     pub kv: Option<KeyValue>,
 }
@@ -65,11 +66,13 @@ pub(crate) struct Standing {
 impl Standing {
     pub(crate) fn of(key: &Bytes, row: HeadRow<'_>, want_kv: bool) -> Result<Standing, StateError> {
         let tail = Tail::decode(row.tail).ok_or(damaged("head"))?;
+        let mark = row.mark().ok_or(damaged("head"))?;
         Ok(Standing {
-            id: row.id(&tail),
+            id: mark.id(&tail),
             created: tail.created,
             version: tail.version,
             lease: tail.lease,
+            created_ms: mark.created_ms,
             kv: want_kv.then(|| tail.to_key_value(key.clone())),
         })
     }

@@ -7,7 +7,7 @@
 use crate::digest::fold_event;
 use crate::error::{StateError, damaged};
 use crate::mvcc::event_id::EventId;
-use crate::mvcc::head_row::HeadRow;
+use crate::mvcc::head_row::{HeadRow, Mark};
 use crate::mvcc::log_row::LogRowHeader;
 use crate::mvcc::store::{Standing, Store};
 use crate::mvcc::version_row;
@@ -112,10 +112,15 @@ impl<'a> WriteTxn<'a> {
             value: &value,
             lease,
         };
+        let mark = Mark {
+            sub: self.subs,
+            created_ms: kept.map_or(self.stamp_ms, |kept| kept.created_ms),
+            modified_ms: self.stamp_ms,
+        };
         if standing.is_none() {
             self.store.note_born(key);
         }
-        let head = Bytes::from(HeadRow::encode(self.subs, &tail));
+        let head = Bytes::from(HeadRow::encode(&mark, &tail));
         let (mut ties, previous) = self.tie(key, standing, put.want_previous);
         if self.want_events {
             let kv = KeyValue {

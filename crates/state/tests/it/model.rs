@@ -1,7 +1,7 @@
 //! A store so naive that it can be checked by eye: it keeps the whole content of every revision.
 
 use bytes::Bytes;
-use meerkat_state::HistoryQuery;
+use meerkat_state::{HistoryQuery, KeyTime, KeyTimes, RevisionAtTime};
 use meerkat_types::{
     Command, Compare, CompareTarget, Deleted, Event, EventKind, KeyRange, KeyValue, KvPage, LeaseId,
     NewLease, NewValue, Outcome, Put, PutDone, RangeAnswer, RangeQuery, Refusal, Revision, SortOrder,
@@ -16,7 +16,11 @@ pub struct Model {
     pub contents: Vec<Content>,
     /// The events of each revision, beside the contents.
     pub events: Vec<Vec<Event>>,
+    /// When each revision was made, beside the contents.
+    pub stamps_ms: Vec<u64>,
     pub compacted: i64,
+    /// The latest stamp of any command.
+    now_ms: u64,
 }
 
 impl Model {
@@ -25,7 +29,9 @@ impl Model {
         Model {
             contents: vec![Content::new(), Content::new()],
             events: vec![Vec::new(), Vec::new()],
+            stamps_ms: vec![0, 0],
             compacted: -1,
+            now_ms: 0,
         }
     }
 
@@ -35,6 +41,12 @@ impl Model {
 
     fn now(&self) -> &Content {
         &self.contents[self.contents.len() - 1]
+    }
+
+    /// As [`Model::apply`], of a proposal whose proposer's clock showed `stamp_ms`.
+    pub fn apply_at(&mut self, stamp_ms: u64, command: &Command) -> Outcome {
+        self.now_ms = self.now_ms.max(stamp_ms);
+        self.apply(command)
     }
 
     pub fn apply(&mut self, command: &Command) -> Outcome {
@@ -83,6 +95,7 @@ impl Model {
         if !run.events.is_empty() {
             self.contents.push(run.now);
             self.events.push(run.events);
+            self.stamps_ms.push(self.now_ms);
         }
         Ok(done)
     }
@@ -217,6 +230,32 @@ impl Model {
             }
         }
         ModelHistory { batches, next: Revision::new(at) }
+    }
+
+    pub fn revision_at_time(&self, unix_ms: u64) -> RevisionAtTime {
+        let oldest = self.compacted.max(2);
+        let found = (oldest..=self.current()).find(|at| unix_ms <= self.stamps_ms[*at as usize]);
+        RevisionAtTime {
+            revision: Revision::new(found.unwrap_or(self.current() + 1)),
+            stamp_ms: found.map(|at| self.stamps_ms[at as usize]),
+            before_history: found == Some(oldest) && 2 < oldest,
+        }
+    }
+
+    pub fn key_times(&self, keys: &KeyRange, limit: Option<usize>) -> KeyTimes {
+        let inside = self.now().values().filter(|kv| keys.contains(&kv.key));
+        let mut times: Vec<_> = inside
+            .map(|kv| KeyTime {
+                key: kv.key.clone(),
+                created: kv.created,
+                modified: kv.modified,
+                created_ms: self.stamps_ms[kv.created.get() as usize],
+                modified_ms: self.stamps_ms[kv.modified.get() as usize],
+            })
+            .collect();
+        let more = limit.is_some_and(|limit| limit < times.len());
+        times.truncate(limit.unwrap_or(usize::MAX));
+        KeyTimes { times, more, revision: Revision::new(self.current()) }
     }
 
     fn changes_after(&self, key: &Bytes, revision: i64, sub: usize) -> bool {

@@ -73,9 +73,11 @@ impl World {
             }
             let command = self.generator().command();
             let before = self.model.current();
-            let outcome = self.model.apply(&command);
+            let entry = self.log.command(command);
+            let Payload::Command(proposal) = &entry.payload else { panic!("a command") };
+            let outcome = self.model.apply_at(proposal.stamp_ms, &proposal.command);
             let events = (before < self.model.current()).then(|| self.model.current());
-            entries.push(self.log.command(command));
+            entries.push(entry);
             expected.push((Some(outcome), events));
         }
         let applied = self.rig.apply(&entries);
@@ -107,6 +109,25 @@ impl World {
         let answer = self.rig.reader.read_txn(&txn).map(decoded_txn).map_err(refusal);
         assert_eq!(answer, self.model_read(&txn), "{txn:?}");
         self.read_pages();
+        self.read_times();
+    }
+
+    /// Around the stamp of some revision, gone or not, and the times of some keys.
+    fn read_times(&mut self) {
+        let near = self.rng.random_range(1..self.model.stamps_ms.len());
+        let unix_ms = (self.model.stamps_ms[near] + self.rng.random_range(0..3)).saturating_sub(1);
+        let pinned = self.rig.reader.pin();
+        for unix_ms in [unix_ms, 0, u64::MAX] {
+            let found = pinned.revision_at_time(unix_ms).expect("a revision");
+            assert_eq!(found, self.model.revision_at_time(unix_ms), "{unix_ms}");
+            let earlier = &self.model.stamps_ms[..found.revision.get() as usize];
+            let missed = earlier.iter().skip(2).any(|stamp| unix_ms <= *stamp);
+            assert!(found.before_history || !missed, "{unix_ms}: an earlier revision fits too");
+        }
+        let keys = self.generator().keys();
+        let limit = self.rng.random::<bool>().then(|| self.rng.random_range(0..4));
+        let times = pinned.key_times(&keys, limit).expect("times");
+        assert_eq!(times, self.model.key_times(&keys, limit), "{keys:?} {limit:?}");
     }
 
     fn model_read(&mut self, txn: &Txn) -> Result<meerkat_types::TxnDone, Refusal> {
@@ -162,7 +183,6 @@ impl World {
     /// Piece by piece gives exactly what the model has, cut where the bounds say.
     fn check_history_as(&self, mut query: HistoryQuery) {
         let (pinned, last) = (self.rig.reader.pin(), query.last);
-        let mut stamp = 0;
         while query.first <= last {
             let history = pinned.history(&query).expect("history");
             assert!(query.first < history.next, "history moves on");
@@ -172,8 +192,7 @@ impl World {
             for (batch, (revision, events)) in history.batches.iter().zip(&expected.batches) {
                 assert_eq!(batch.revision, *revision, "{query:?}");
                 assert_eq!(batch.events.as_ref(), events, "events of {revision}, {query:?}");
-                assert!(stamp <= batch.stamp_ms && 0 < batch.stamp_ms, "time goes on");
-                stamp = batch.stamp_ms;
+                assert_eq!(batch.stamp_ms, self.model.stamps_ms[revision.get() as usize], "{query:?}");
             }
             query.first = history.next;
         }
@@ -234,6 +253,7 @@ fn random_commands_answer_and_read_as_in_a_naive_store_and_alike_on_two_machines
             world.disturb();
         }
         world.check_every_live_revision();
+        assert!(world.model.stamps_ms.is_sorted(), "time goes on");
         let twin = twin(&world.log.entries, &mut world.rng);
         assert_eq!(world.rig.reader.digest(), twin.reader.digest());
         for at in world.model.compacted.max(1)..=world.model.current() {
@@ -242,6 +262,10 @@ fn random_commands_answer_and_read_as_in_a_naive_store_and_alike_on_two_machines
             assert_eq!(hash, twin.reader.hash_kv(revision).expect("live"), "at {at}");
             same_answers(&world.rig, &twin, &whole_range(at));
         }
+        let everything = KeyRange::everything();
+        let times =
+            [&world.rig, &twin].map(|rig| rig.reader.pin().key_times(&everything, None).expect("times"));
+        assert_eq!(times[0], times[1]);
         twin.compact_fully();
         world.rig.compact_fully();
         // Readers still hold the point before the last steps; a new batch shows them gone.

@@ -4,8 +4,8 @@ use crate::rig::{Log, Rig};
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db, DbOptions};
 use meerkat_state::{
-    HistoryQuery, Machine, Payload, StateError, StateReader, local_get, local_put, persisted_applied,
-    snapshot_info, snapshot_info_at,
+    FORMAT_VERSION, HistoryQuery, Machine, Payload, StateError, StateReader, local_get, local_put,
+    persisted_applied, snapshot_info, snapshot_info_at,
 };
 use meerkat_types::{
     Command, Compact, Key, MemberAttributes, MemberId, NewLease, NewValue, Outcome, Put, Refusal, Revision,
@@ -93,14 +93,30 @@ fn a_member_is_pinned_to_the_first_directory_it_published() {
 
 #[test]
 fn a_directory_of_a_newer_format_is_refused_by_name() {
+    let (error, path) = opened_with_format(99);
+    assert!(matches!(error, StateError::NewerFormat { found: 99, known: FORMAT_VERSION, .. }), "{error}");
+    assert!(error.to_string().contains(&path), "{error}");
+}
+
+#[test]
+fn a_directory_of_an_older_format_is_refused_by_name_and_says_what_to_do() {
+    let (error, path) = opened_with_format(FORMAT_VERSION - 1);
+    assert!(matches!(error, StateError::OlderFormat { known: FORMAT_VERSION, .. }), "{error}");
+    assert!(error.to_string().contains(&path), "{error}");
+    assert!(error.to_string().contains("empty data directory"), "{error}");
+}
+
+/// What opening a database of that format says, and where it is.
+fn opened_with_format(format: u64) -> (StateError, String) {
     let directory = tempfile::tempdir().expect("a directory");
     let db = Db::open(directory.path(), &DbOptions::default()).expect("open");
     let mut batch = Batch::new(&db);
-    batch.put(Column::Meta, b"format", &99u64.to_be_bytes());
+    batch.put(Column::Meta, b"format", &format.to_be_bytes());
     db.write(batch).expect("write");
+    let refused = snapshot_info(&db).expect_err("refused").to_string();
     let error = Machine::open(db, &StateReader::new()).err().expect("refused");
-    assert!(matches!(error, StateError::NewerFormat { found: 99, known: 1, .. }), "{error}");
-    assert!(error.to_string().contains(&directory.path().display().to_string()), "{error}");
+    assert_eq!(error.to_string(), refused, "a snapshot is refused in the same words");
+    (error, directory.path().display().to_string())
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::answers::{decoded, key_values};
 use crate::rig::{Log, Rig};
 use bytes::Bytes;
-use meerkat_state::{HistoryQuery, Progress, ReadError};
+use meerkat_state::{HistoryQuery, Progress, ReadError, RevisionAtTime};
 use meerkat_types::{
     Command, Compact, Consistency, DeleteRange, EventKind, Key, KeyRange, NewLease, NewValue, Outcome, Put,
     RangeQuery, Refusal, Revision, RevisionBounds, Sort, Txn, TxnOp,
@@ -190,6 +190,55 @@ fn history_ends_with_the_revision_in_which_the_bytes_are_reached() {
         [3, 3, 4, 4, 5]
     );
     assert_eq!([read(5, true), read(6, true), read(15, true), read(16, true)], [3, 4, 4, 5]);
+}
+
+#[test]
+fn a_key_keeps_the_time_of_its_creation_until_it_is_deleted() {
+    let mut bench = Bench::new();
+    let stamps: Vec<_> = (0..4)
+        .map(|round| {
+            let command = if round == 2 {
+                Command::DeleteRange(delete(KeyRange::One(key("k"))))
+            } else {
+                Command::Put(put("k", "v"))
+            };
+            let entry = bench.log.command(command);
+            bench.rig.apply(std::slice::from_ref(&entry));
+            let times = bench.rig.reader.pin().key_times(&KeyRange::One(key("k")), None).expect("times");
+            times.times.first().map(|time| (time.created_ms, time.modified_ms))
+        })
+        .collect();
+    // The clock of the rig: it went back after the first command.
+    let made = |number: usize| {
+        let clocks = (0..=number as u64).map(|index| 1_700_000_000_000 + index * 10 - index % 7 * 15);
+        clocks.max().expect("a command")
+    };
+    assert_eq!(stamps, [Some((made(0), made(0))), Some((made(0), made(1))), None, Some((made(3), made(3)))]);
+}
+
+#[test]
+fn a_time_before_what_is_kept_gives_the_oldest_revision_and_says_so() {
+    let mut bench = Bench::new();
+    let at = |bench: &Bench, ms| bench.rig.reader.pin().revision_at_time(ms).expect("a revision");
+    let none = RevisionAtTime { revision: Revision::new(2), stamp_ms: None, before_history: false };
+    assert_eq!(at(&bench, 0), none, "nothing was ever written");
+    for _ in 0..20 {
+        bench.run(Command::Put(put("k", "v")));
+    }
+    let oldest = at(&bench, 0);
+    assert_eq!((oldest.revision, oldest.before_history), (Revision::new(2), false));
+    bench.compact(2);
+    assert!(!at(&bench, 0).before_history, "nothing was written before revision 2");
+    bench.compact(15);
+    bench.rig.compact_fully();
+    bench.run(Command::Put(put("other", "v")));
+    let oldest = at(&bench, 0);
+    assert_eq!((oldest.revision, oldest.before_history), (Revision::new(15), true));
+    let stamp_ms = oldest.stamp_ms.expect("the compacted revision has its time");
+    assert!(at(&bench, stamp_ms).before_history, "revision 14 may be of the same moment");
+    assert!(!at(&bench, stamp_ms + 1).before_history);
+    let after = RevisionAtTime { revision: Revision::new(23), stamp_ms: None, before_history: false };
+    assert_eq!(at(&bench, u64::MAX), after);
 }
 
 #[test]
