@@ -1,4 +1,6 @@
-//! Our own admin service: what proves members equal beyond etcd's hashes.
+//! Our own admin service: what proves members equal beyond etcd's hashes, and when things happened.
+
+mod times;
 
 use super::status;
 use futures::stream::BoxStream;
@@ -10,11 +12,12 @@ use tonic::{Request, Response, Status};
 
 pub(crate) struct AdminService {
     raft: Arc<RaftNode>,
+    times: times::Times,
 }
 
 impl AdminService {
     pub(crate) fn new(raft: Arc<RaftNode>) -> AdminService {
-        AdminService { raft }
+        AdminService { times: times::Times::new(raft.clone()), raft }
     }
 }
 
@@ -48,15 +51,15 @@ impl Admin for AdminService {
 
     async fn revision_at_time(
         &self,
-        _request: Request<pb::RevisionAtTimeRequest>,
+        request: Request<pb::RevisionAtTimeRequest>,
     ) -> Result<Response<pb::RevisionAtTimeResponse>, Status> {
-        Err(status::not_yet("RevisionAtTime"))
+        self.times.revision_at_time(request.into_inner()).await.map(Response::new)
     }
 
     async fn key_times(
         &self,
-        _request: Request<pb::KeyTimesRequest>,
+        request: Request<pb::KeyTimesRequest>,
     ) -> Result<Response<pb::KeyTimesResponse>, Status> {
-        Err(status::not_yet("KeyTimes"))
+        self.times.key_times(request.into_inner()).await.map(Response::new)
     }
 }
