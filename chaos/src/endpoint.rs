@@ -19,6 +19,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::Failure;
+use crate::watch::WatchStream;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
@@ -32,10 +33,21 @@ pub struct Endpoint {
 impl Endpoint {
     /// The member whose client port is this one. Connects when first used, and again when broken.
     pub fn on_loopback(port: u16) -> Result<Self, Failure> {
-        let url = format!("http://127.0.0.1:{port}");
+        Self::at(format!("http://127.0.0.1:{port}"), None)
+    }
+
+    /// The same member over a connection of its own. With a `window`, no more than so many bytes can
+    /// be on their way to a reader who does not read; without one, what the library thinks best.
+    pub fn apart(&self, window: Option<u32>) -> Result<Self, Failure> {
+        Self::at(self.url.clone(), window)
+    }
+
+    fn at(url: String, window: Option<u32>) -> Result<Self, Failure> {
         let channel = tonic::transport::Endpoint::from_shared(url.clone())
             .map_err(|error| Failure::harness(format!("bad endpoint {url}: {error}")))?
             .connect_timeout(CONNECT_WITHIN)
+            .initial_stream_window_size(window)
+            .initial_connection_window_size(window)
             .tcp_nodelay(true)
             .connect_lazy();
         Ok(Self { url, channel })
@@ -100,6 +112,11 @@ impl Endpoint {
     /// The rolling digest of everything applied. Meerkat only.
     pub async fn state_digest(&self, within: Duration) -> Result<StateDigestResponse, Status> {
         bounded(within, AdminClient::new(self.channel.clone()).state_digest(StateDigestRequest {})).await
+    }
+
+    /// Watch, with request metadata of the caller's choice. Must be called on a runtime.
+    pub fn watch(&self, metadata: &[(&'static str, &str)]) -> Result<WatchStream, Failure> {
+        WatchStream::open(self.channel.clone(), metadata)
     }
 
     /// The cheapest linearizable read; returns the store's revision.

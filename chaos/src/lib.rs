@@ -3,7 +3,7 @@
 //!
 //! Reading order: `driver` starts, kills and pauses members; `endpoint` speaks to them through the
 //! raw generated stubs, so that no client of ours can hide a fault; `workload` makes the load and
-//! records it in a `history`; `checker` judges histories, purely; `differential` compares answers
+//! records it in a `history`; `watch` records what watchers are sent; `checker` judges histories, purely; `differential` compares answers
 //! with those of real etcd; `scenario` puts these together, once, for the tests and for the long
 //! forms of the command.
 //!
@@ -18,6 +18,7 @@ pub mod failure;
 pub mod history;
 pub mod outcome;
 pub mod scenario;
+pub mod watch;
 pub mod workload;
 
 pub use failure::Failure;
