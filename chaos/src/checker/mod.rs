@@ -8,6 +8,8 @@ pub mod acknowledged;
 pub mod agreement;
 pub mod linearizable;
 pub mod revision_dense;
+pub mod watch_history;
+pub mod watch_properties;
 
 use crate::Failure;
 use crate::history::{FinalState, History};

@@ -149,6 +149,8 @@ pub struct Session {
     pub opened: Duration,
     /// What it was sent, in order.
     pub replies: Vec<Reply>,
+    /// Whether the client asked for the end of the watcher.
+    pub canceled_by_client: bool,
     /// Why it ended, if the client knows.
     pub ended: Option<String>,
 }

@@ -69,6 +69,7 @@ impl Recorder {
     pub async fn cancel(&mut self, index: usize) {
         let number = self.numbers.iter().find(|(_, owner)| **owner == index).map(|(number, _)| *number);
         if let Some(number) = number {
+            self.logs[index].sessions[0].canceled_by_client = true;
             self.stream.send(cancel_request(number)).await;
         }
     }
