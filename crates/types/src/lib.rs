@@ -1,7 +1,8 @@
 //! The vocabulary: names for everything the other crates talk about, and nothing that acts.
 //!
 //! Reading order: [`Revision`], [`Key`], [`KeyRange`], [`KeyValue`], [`Event`], then what a client
-//! can ask ([`RangeQuery`], [`Put`], [`DeleteRange`], [`Txn`], [`Compact`]), what the cluster can
+//! can ask ([`RangeQuery`], [`Put`], [`DeleteRange`], [`Txn`], [`Compact`],
+//! [`WatchRequest`]), what the cluster can
 //! agree on ([`Command`]) and what comes back ([`Outcome`], [`Refusal`]).
 //!
 //! Nothing here is serializable, on purpose: the wire's shape lives in `proto`, the log's in
@@ -20,6 +21,7 @@ mod outcome;
 mod range;
 mod revision;
 mod txn;
+mod watch;
 
 pub use command::{
     Command, Compact, DeleteRange, MemberAttributes, NewLease, NewValue, Proposal, Put, RequestId,
@@ -35,3 +37,4 @@ pub use outcome::{Deleted, Outcome, PutDone, Refusal, TxnDone};
 pub use range::{Consistency, KvPage, RangeAnswer, RangeQuery, RevisionBounds, Sort, SortOrder, SortTarget};
 pub use revision::Revision;
 pub use txn::{Compare, CompareOperator, CompareTarget, Txn, TxnOp, TxnOpDone};
+pub use watch::{Filter, WatchId, WatchRequest, WatchStart};

@@ -1,8 +1,7 @@
 //! Where a new watcher goes.
 
 use crate::history::Horizon;
-use crate::watcher::WatchStart;
-use meerkat_types::Revision;
+use meerkat_types::{Revision, WatchStart};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {

@@ -2,8 +2,8 @@
 
 use crate::core::Core;
 use crate::stream::{Item, SlowPolicy};
-use crate::watcher::{State, WatchId, WatchSpec};
-use meerkat_types::Revision;
+use crate::watcher::{State, WatchSpec};
+use meerkat_types::{Revision, WatchId};
 use std::collections::HashMap;
 use std::sync::Arc;
 

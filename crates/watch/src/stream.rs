@@ -5,8 +5,7 @@
 //! that revision and is served from history.
 
 use crate::encoded::{Encoded, Form};
-use crate::watcher::WatchId;
-use meerkat_types::Revision;
+use meerkat_types::{Revision, WatchId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;

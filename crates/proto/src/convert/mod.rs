@@ -11,5 +11,6 @@ mod bad_request;
 pub mod kv;
 mod overlap;
 pub mod txn;
+pub mod watch;
 
 pub use bad_request::BadRequest;

@@ -16,7 +16,7 @@ use crate::type_config::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfi
 use crate::waiters::Waiters;
 use meerkat_engine::{Db, DbOptions};
 use meerkat_state::{Compactor, LogEntry, Machine, StateReader};
-use meerkat_types::{EventBatch, Outcome, RequestId};
+use meerkat_types::{EventBatch, Outcome, RequestId, Revision};
 use openraft::Snapshot;
 use openraft::type_config::alias::SnapshotOf;
 use parking_lot::Mutex;
@@ -39,8 +39,8 @@ pub trait EventSink: Send + 'static {
     /// Whether anybody will ever be told. If not, apply does not copy previous values for it.
     fn wants_events(&self) -> bool;
     fn publish(&mut self, batch: EventBatch);
-    /// The state was replaced; revisions up to the reader's current one will not be published.
-    fn jumped(&mut self);
+    /// The state was opened or replaced; revisions up to this one will not be published.
+    fn jumped(&mut self, to: Revision);
 }
 
 /// What the apply thread shares with the rest of the member.
@@ -126,11 +126,12 @@ impl ApplyThread {
     pub(crate) fn start(
         state_dir: StateDir,
         reader: StateReader,
-        parts: ApplyParts,
+        mut parts: ApplyParts,
         jobs: mpsc::Receiver<Job>,
     ) -> io::Result<(Arc<Shared>, super::Applied, std::thread::JoinHandle<()>)> {
         let (db, mut machine) = open(&state_dir.current()?, &parts.db_options, &reader)?;
         machine.set_publish_events(parts.events.wants_events());
+        parts.events.jumped(reader.current_revision());
         let (mark, applied) = AppliedMark::new(machine.applied().map_or(0, |at| at.index));
         let compaction = CompactionRunner::start(Compactor::new(db.clone()))?;
         let shared = Arc::new(Shared {
@@ -214,7 +215,7 @@ impl ApplyThread {
         self.machine = machine;
         *self.shared.db.lock() = db;
         self.note_applied()?;
-        self.events.jumped();
+        self.events.jumped(self.shared.reader.current_revision());
         if let Some(last) = meta.last_log_id {
             self.durable.raise(last);
             self.mark.raise(last.index);
