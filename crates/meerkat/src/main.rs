@@ -10,7 +10,6 @@ mod command;
 mod dev;
 mod endpoint;
 mod failure;
-mod go_duration;
 mod go_quote;
 mod print;
 mod serve;
@@ -21,6 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory, FromArgMatches};
 use failure::Failure;
+use meerkat_proto::go_duration;
 
 /// Requests allocate and free small things on every thread; the C library's allocator spends twice
 /// the time on it (docs/adr/0003).

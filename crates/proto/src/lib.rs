@@ -8,6 +8,7 @@
 
 pub mod convert;
 pub mod error_text;
+pub mod go_duration;
 pub mod range_response;
 
 /// The generated messages and services, by package.

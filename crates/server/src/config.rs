@@ -9,6 +9,7 @@
 mod member_url;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use member_url::MemberUrl;
 use thiserror::Error;
@@ -18,6 +19,9 @@ pub const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
 
 /// The shortest election timeout in heartbeats: fewer, and one lost packet deposes a leader.
 pub const ELECTION_TIMEOUT_HEARTBEATS_MIN: u64 = 5;
+
+/// The shortest time between progress marks that the flag can ask for, as in etcd.
+pub const WATCH_PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// What `--quota-backend-bytes=0` means, as in etcd.
 pub const QUOTA_BACKEND_BYTES_DEFAULT: u64 = 2 * 1024 * 1024 * 1024;
@@ -56,6 +60,8 @@ pub struct RawFlags {
     pub unsafe_no_fsync: bool,
     pub pre_vote: bool,
     pub strict_reconfig_check: bool,
+    /// Between progress marks of idle watchers.
+    pub watch_progress_notify_interval: Duration,
     pub tuning: Tuning,
 }
 
@@ -83,6 +89,7 @@ impl Default for RawFlags {
             unsafe_no_fsync: false,
             pre_vote: true,
             strict_reconfig_check: true,
+            watch_progress_notify_interval: Duration::from_secs(600),
             tuning: Tuning::default(),
         }
     }
@@ -105,6 +112,12 @@ pub struct Tuning {
     pub write_buffer_bytes: u64,
     /// Log entries kept behind the state for followers that lag.
     pub snapshot_keep_entries: u64,
+    /// Bytes of recent revisions kept in memory for watchers that are a little late.
+    pub watch_ring_bytes: u64,
+    /// Bytes that all watch streams together may hold beyond that.
+    pub watch_memory_bytes: u64,
+    /// Deliveries that may wait in a watch stream, beside some for each of its watchers.
+    pub watch_queue_items: u64,
 }
 
 impl Default for Tuning {
@@ -118,6 +131,9 @@ impl Default for Tuning {
             block_cache_bytes: 64 * MIB,
             write_buffer_bytes: 24 * MIB,
             snapshot_keep_entries: 5_000,
+            watch_ring_bytes: 64 * MIB,
+            watch_memory_bytes: 128 * MIB,
+            watch_queue_items: 256,
         }
     }
 }
@@ -159,6 +175,7 @@ pub struct Config {
     pub unsafe_no_fsync: bool,
     pub pre_vote: bool,
     pub strict_reconfig_check: bool,
+    pub watch_progress_notify_interval: Duration,
     pub tuning: Tuning,
 }
 
@@ -251,6 +268,11 @@ impl Config {
             unsafe_no_fsync: raw.unsafe_no_fsync,
             pre_vote: raw.pre_vote,
             strict_reconfig_check: raw.strict_reconfig_check,
+            // As in etcd, which takes zero for its default and raises what is too short.
+            watch_progress_notify_interval: match raw.watch_progress_notify_interval {
+                Duration::ZERO => RawFlags::default().watch_progress_notify_interval,
+                interval => interval.max(WATCH_PROGRESS_INTERVAL_MIN),
+            },
             tuning: raw.tuning,
             name: raw.name,
         })
@@ -325,6 +347,9 @@ fn check_sizes(raw: &RawFlags) -> Result<(), ConfigError> {
         ("meerkat-flush-interval-ms", raw.tuning.flush_interval_ms),
         ("meerkat-block-cache-bytes", raw.tuning.block_cache_bytes),
         ("meerkat-write-buffer-bytes", raw.tuning.write_buffer_bytes),
+        ("meerkat-watch-ring-bytes", raw.tuning.watch_ring_bytes),
+        ("meerkat-watch-memory-bytes", raw.tuning.watch_memory_bytes),
+        ("meerkat-watch-queue-items", raw.tuning.watch_queue_items),
     ];
     match sizes.into_iter().find(|(_, value)| *value == 0) {
         Some((flag, value)) => Err(ConfigError::NotPositive { flag, value, unit: "" }),

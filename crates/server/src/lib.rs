@@ -12,6 +12,7 @@ mod metrics;
 mod node;
 mod publish;
 mod version;
+mod watch_source;
 
 pub use config::Config;
 pub use node::{RunError, run};

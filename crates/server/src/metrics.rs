@@ -4,13 +4,18 @@
 //! the path of a request but one increment per health check.
 
 use crate::config::Config;
+use crate::grpc::watch::WatchCounters;
 use crate::version::{CLUSTER_VERSION, SERVER_VERSION};
 use meerkat_raft::RaftNode;
+use meerkat_watch::Hub;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Metrics {
     quota_backend_bytes: u64,
+    hub: Hub,
+    watch: Arc<WatchCounters>,
     health_success: AtomicU64,
     health_failures: AtomicU64,
 }
@@ -52,8 +57,10 @@ impl Page {
 }
 
 impl Metrics {
-    pub(crate) fn new(config: &Config) -> Metrics {
+    pub(crate) fn new(config: &Config, hub: Hub, watch: Arc<WatchCounters>) -> Metrics {
         Metrics {
+            hub,
+            watch,
             quota_backend_bytes: config.quota_backend_bytes.unwrap_or(0),
             health_success: AtomicU64::new(0),
             health_failures: AtomicU64::new(0),
@@ -70,6 +77,7 @@ impl Metrics {
         self.server(&mut page, raft);
         disk(&mut page, raft);
         store(&mut page, raft);
+        self.watchers(&mut page);
         page.0
     }
 
@@ -103,6 +111,36 @@ impl Metrics {
         let health = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         page.counter("etcd_server_health_success", "Health checks passed.", health(&self.health_success));
         page.counter("etcd_server_health_failures", "Health checks failed.", health(&self.health_failures));
+    }
+}
+
+impl Metrics {
+    fn watchers(&self, page: &mut Page) {
+        let (totals, counts) = (self.hub.totals(), self.hub.counts());
+        let watchers = (totals.synced + totals.late) as f64;
+        page.gauge("etcd_debugging_mvcc_watch_stream_total", "Watch streams.", totals.streams as f64);
+        page.gauge("etcd_debugging_mvcc_watcher_total", "Watchers.", watchers);
+        page.gauge("etcd_debugging_mvcc_slow_watcher_total", "Watchers catching up.", totals.late as f64);
+        let queued = totals.queued_items as f64;
+        page.gauge("etcd_debugging_mvcc_pending_events_total", "Deliveries waiting to be sent.", queued);
+        let sent = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        page.counter(
+            "etcd_debugging_mvcc_events_total",
+            "Events sent to watchers.",
+            sent(&self.watch.events),
+        );
+        page.counter("meerkat_watch_responses_total", "Watch responses sent.", sent(&self.watch.responses));
+        page.counter("meerkat_watch_sent_bytes_total", "Bytes of them.", sent(&self.watch.bytes));
+        page.counter("meerkat_watch_events_encoded_total", "Events turned into bytes.", self.hub.encoded());
+        page.counter("meerkat_watch_fell_behind_total", "Watchers that fell behind.", counts.fell_behind);
+        page.counter("meerkat_watch_caught_up_total", "Watchers that caught up.", counts.caught_up);
+        page.counter("meerkat_watch_compacted_total", "Watchers overtaken by compaction.", counts.compacted);
+        page.counter("meerkat_watch_history_reads_total", "Reads of history.", counts.history_reads);
+        page.counter("meerkat_watch_set_back_total", "Queues given back for memory.", counts.set_back);
+        page.counter("meerkat_watch_streams_cut_total", "Streams ended for memory.", counts.cut);
+        page.gauge("meerkat_watch_ring_bytes", "Recent revisions in memory.", totals.ring_bytes as f64);
+        let memory = totals.memory_bytes as f64;
+        page.gauge("meerkat_watch_memory_bytes", "All revisions held for watchers.", memory);
     }
 }
 

@@ -2,14 +2,17 @@
 
 use crate::config::{Config, ConfigError, InitialClusterState, MemberUrl};
 use crate::grpc;
+use crate::grpc::watch::WatchCounters;
 use crate::http::{self, HttpState};
 use crate::listen::{self, ListenError};
 use crate::metrics::Metrics;
 use crate::publish::publish;
+use crate::watch_source::{Published, StoreHistory, watch_leader};
 use meerkat_engine::DbOptions;
 use meerkat_raft::identity::{Identity, IdentityError};
-use meerkat_raft::{EventSink, LogPolicy, NodeOptions, RaftNode, StartError};
-use meerkat_types::{EventBatch, Refusal};
+use meerkat_raft::{LogPolicy, NodeOptions, RaftNode, StartError};
+use meerkat_types::Refusal;
+use meerkat_watch::{Hub, WatchConfig};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -65,8 +68,13 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let client_listeners = listen::bind(&config.listen_client_urls).await?;
     let peer_listeners = listen::bind(&config.listen_peer_urls).await?;
     let metrics_listeners = listen::bind(&config.listen_metrics_urls).await?;
-    let raft = Arc::new(RaftNode::start(node_options(&config, member_dir), Box::new(NoWatchers)).await?);
-    let metrics = Arc::new(Metrics::new(&config));
+    let hub = Hub::new(watch_config(&config));
+    let published = Box::new(Published(hub.clone()));
+    let raft = Arc::new(RaftNode::start(node_options(&config, member_dir), published).await?);
+    hub.set_history(Arc::new(StoreHistory(raft.reader().clone())));
+    let hub_tasks = run_hub(&hub, &raft, &config);
+    let watch_counters = Arc::new(WatchCounters::default());
+    let metrics = Arc::new(Metrics::new(&config, hub.clone(), watch_counters.clone()));
     let (stop, stopping) = watch::channel(false);
     let mut servers = JoinSet::new();
     let mut peer_servers = JoinSet::new();
@@ -76,7 +84,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     }
     let http_state = HttpState { raft: raft.clone(), metrics: metrics.clone() };
     // One port for gRPC and for plain HTTP, told apart by path.
-    let routes = grpc::router(&raft, &config).merge(http::router(http_state.clone()));
+    let routes = grpc::router(&raft, &hub, &watch_counters, &config).merge(http::router(http_state.clone()));
     let routes = Routes::from(routes.fallback(grpc::unknown_service));
     for listener in client_listeners {
         servers.spawn(serve(listener, client_server(&config), routes.clone(), stopping.clone()));
@@ -91,7 +99,10 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         ended = server_ended(&mut peer_servers) => Err(ended),
     };
     let _ = stop.send(true);
+    // Or their connections would never drain.
+    hub.stop();
     drain(&mut servers).await;
+    drop(hub_tasks);
     raft.stop().await;
     // Peers keep their streams open for ever, so there is nothing to wait for.
     peer_servers.shutdown().await;
@@ -220,7 +231,6 @@ fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions 
         initial_cluster.entry(name.clone()).or_default().push(url.to_string());
     }
     let tuning = &config.tuning;
-    let bytes = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     NodeOptions {
         name: config.name.clone(),
         member_dir,
@@ -249,13 +259,26 @@ fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions 
     }
 }
 
-/// The watch service does not exist yet, so nobody is owed an event.
-struct NoWatchers;
-
-impl EventSink for NoWatchers {
-    fn wants_events(&self) -> bool {
-        false
+fn watch_config(config: &Config) -> WatchConfig {
+    WatchConfig {
+        ring_bytes: bytes(config.tuning.watch_ring_bytes),
+        memory_bytes: bytes(config.tuning.watch_memory_bytes),
+        outbox_items: bytes(config.tuning.watch_queue_items),
+        ..WatchConfig::default()
     }
-    fn publish(&mut self, _batch: EventBatch) {}
-    fn jumped(&mut self) {}
+}
+
+/// The tasks that keep watchers told; they end when dropped.
+fn run_hub(hub: &Hub, raft: &Arc<RaftNode>, config: &Config) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let (dispatch, catch_up) = (hub.clone(), hub.clone());
+    tasks.spawn(async move { dispatch.run_dispatch().await });
+    tasks.spawn(async move { catch_up.run_catch_up().await });
+    let election_timeout = Duration::from_millis(config.election_timeout_ms);
+    tasks.spawn(watch_leader(hub.clone(), raft.leadership().clone(), election_timeout));
+    tasks
+}
+
+fn bytes(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }

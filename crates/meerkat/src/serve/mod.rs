@@ -14,6 +14,7 @@ use clap::ArgMatches;
 use given::Given;
 pub use given::{command, with_two_dashes};
 use logging::Logging;
+use meerkat_proto::go_duration;
 use meerkat_server::config::{Config, RawFlags, Tuning};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -119,6 +120,8 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
         unsafe_no_fsync: given.switch("unsafe-no-fsync"),
         pre_vote: given.switch("pre-vote"),
         strict_reconfig_check: given.switch("strict-reconfig-check"),
+        watch_progress_notify_interval: go_duration::parse(given.text("watch-progress-notify-interval"))
+            .map_err(|error| format!("invalid value for --watch-progress-notify-interval: {error}"))?,
         tuning: tuning(given)?,
     })
 }
@@ -132,6 +135,9 @@ fn tuning(given: &Given) -> Result<Tuning, String> {
         block_cache_bytes: given.number("meerkat-block-cache-bytes")?,
         write_buffer_bytes: given.number("meerkat-write-buffer-bytes")?,
         snapshot_keep_entries: given.number("snapshot-catchup-entries")?,
+        watch_ring_bytes: given.number("meerkat-watch-ring-bytes")?,
+        watch_memory_bytes: given.number("meerkat-watch-memory-bytes")?,
+        watch_queue_items: given.number("meerkat-watch-queue-items")?,
     })
 }
 

@@ -1,23 +1,25 @@
 //! Our own admin service: what proves members equal beyond etcd's hashes, and when things happened.
 
 mod times;
+mod watchers;
 
-use super::status;
 use futures::stream::BoxStream;
 use meerkat_proto::pb::admin as pb;
 use meerkat_proto::pb::admin::admin_server::Admin;
 use meerkat_raft::RaftNode;
+use meerkat_watch::Hub;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 pub(crate) struct AdminService {
     raft: Arc<RaftNode>,
+    hub: Hub,
     times: times::Times,
 }
 
 impl AdminService {
-    pub(crate) fn new(raft: Arc<RaftNode>) -> AdminService {
-        AdminService { times: times::Times::new(raft.clone()), raft }
+    pub(crate) fn new(raft: Arc<RaftNode>, hub: Hub) -> AdminService {
+        AdminService { hub, times: times::Times::new(raft.clone()), raft }
     }
 }
 
@@ -46,7 +48,7 @@ impl Admin for AdminService {
         &self,
         _request: Request<pb::ListWatchersRequest>,
     ) -> Result<Response<Self::ListWatchersStream>, Status> {
-        Err(status::not_yet("ListWatchers"))
+        Ok(Response::new(watchers::list(self.hub.clone(), self.raft.member_id())))
     }
 
     async fn revision_at_time(

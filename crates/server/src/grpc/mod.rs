@@ -11,6 +11,7 @@ mod range_stream;
 mod require_leader;
 pub(crate) mod status;
 mod transport_errors;
+pub(crate) mod watch;
 
 use crate::config::Config;
 use axum::response::IntoResponse;
@@ -18,12 +19,19 @@ use header::Headers;
 use meerkat_proto::pb;
 use meerkat_raft::RaftNode;
 use meerkat_types::limits;
+use meerkat_watch::Hub;
 use require_leader::RequireLeader;
 use std::sync::Arc;
 use tonic::service::Routes;
+use watch::{WatchCounters, WatchService};
 
 /// Every gRPC service of the client port.
-pub(crate) fn router(raft: &Arc<RaftNode>, config: &Config) -> axum::Router {
+pub(crate) fn router(
+    raft: &Arc<RaftNode>,
+    hub: &Hub,
+    counters: &Arc<WatchCounters>,
+    config: &Config,
+) -> axum::Router {
     let headers = Headers::new(raft.clone());
     let message_bytes_max = config.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES;
     let kv = kv::KvService::new(raft.clone(), headers.clone(), config);
@@ -31,17 +39,25 @@ pub(crate) fn router(raft: &Arc<RaftNode>, config: &Config) -> axum::Router {
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(i32::MAX as usize);
     let cluster = cluster::ClusterService::new(raft.clone(), headers.clone());
-    let maintenance = maintenance::MaintenanceService::new(raft.clone(), headers, config);
+    let maintenance = maintenance::MaintenanceService::new(raft.clone(), headers.clone(), config);
+    let watch = Arc::new(WatchService::new(raft.clone(), headers, hub.clone(), counters.clone(), config));
     let mut routes = Routes::builder();
     routes
         .add_service(kv)
         .add_service(pb::etcdserver::cluster_server::ClusterServer::new(cluster))
         .add_service(pb::etcdserver::maintenance_server::MaintenanceServer::new(maintenance))
         .add_service(pb::health::health_server::HealthServer::new(health::HealthService))
-        .add_service(pb::admin::admin_server::AdminServer::new(admin::AdminService::new(raft.clone())));
+        .add_service(pb::admin::admin_server::AdminServer::new(admin::AdminService::new(
+            raft.clone(),
+            hub.clone(),
+        )));
     routes
         .routes()
         .into_axum_router()
+        .route(
+            watch::PATH,
+            axum::routing::post(async move |request: http::Request<axum::body::Body>| watch.serve(request)),
+        )
         .layer(tower::layer::layer_fn({
             let leadership = raft.leadership().clone();
             move |inner| RequireLeader::new(inner, leadership.clone())

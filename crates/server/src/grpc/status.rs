@@ -8,6 +8,7 @@ use meerkat_proto::error_text::EtcdError;
 use meerkat_raft::{ProposeError, ReadIndexError};
 use meerkat_state::ReadError;
 use meerkat_types::Refusal;
+use meerkat_watch::End;
 use tonic::{Code, Status};
 
 pub(crate) fn etcd(error: EtcdError) -> Status {
@@ -71,6 +72,40 @@ pub(crate) fn worker_lost(error: &tokio::task::JoinError) -> Status {
 /// Our own state machine answered one command with another's outcome.
 pub(crate) fn mismatched_outcome() -> Status {
     Status::new(Code::Internal, "the outcome does not fit the command; report this as a bug")
+}
+
+/// Metadata that cannot be meant.
+pub(crate) fn bad_metadata(reason: &str) -> Status {
+    Status::new(Code::InvalidArgument, format!("meerkat: bad metadata: {reason}"))
+}
+
+/// A message that is not what its method takes.
+pub(crate) fn malformed(error: &prost::DecodeError) -> Status {
+    Status::new(Code::Internal, format!("grpc: error unmarshalling request: {error}"))
+}
+
+/// A request on a watch stream that could not be read.
+pub(crate) fn watch_request(error: Status, max: usize) -> Status {
+    let found = error.message().strip_prefix("Error, decoded message length too large: found ");
+    match found.and_then(|found| found.split(' ').next()) {
+        Some(bytes) => message_too_large(bytes, max),
+        None => error,
+    }
+}
+
+/// Why a member ends a watch stream.
+pub(crate) fn watch_ended(end: &End) -> Status {
+    match end {
+        End::Stopping => etcd(EtcdError::Stopped),
+        End::NoLeader => etcd(EtcdError::NoLeader),
+        End::OutOfMemory => Status::new(
+            Code::Unavailable,
+            "meerkat: this stream was not read while others needed its memory; watch again from the last received revision",
+        ),
+        End::Unreadable(reason) => {
+            Status::new(Code::Unavailable, format!("meerkat: this member cannot read its history: {reason}"))
+        }
+    }
 }
 
 /// A method of the API that this version does not have yet.

@@ -1,0 +1,164 @@
+//! What a stream says, as gRPC messages: a length, the head of a response, and events that were
+//! encoded once for everybody.
+
+use super::large::Large;
+use bytes::{BufMut, BytesMut};
+use meerkat_proto::convert::watch::encode_event;
+use meerkat_proto::error_text::{EtcdError, WATCH_ID_DUPLICATE, WATCH_RANGE_EMPTY};
+use meerkat_proto::pb::etcdserver as pb;
+use meerkat_types::{Event, Revision};
+use meerkat_watch::{Control, Delivery, Encode, Encoded, Form, Refused, WatchSpec, Wire};
+use prost::Message;
+
+/// A message above this is written out piece by piece.
+pub(super) const SMALL_MAX: usize = 16 << 10;
+
+/// The id of no watcher.
+const NO_WATCHER: i64 = -1;
+
+pub(super) struct EtcdEvents;
+
+impl Encode for EtcdEvents {
+    fn encode(&self, event: &Event, form: Form, out: &mut Vec<u8>) {
+        encode_event(event, form == Form::WithPrevious, out);
+    }
+}
+
+/// Which events of a revision a watcher is told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    All { count: usize },
+    Some(Vec<u32>),
+}
+
+impl Chosen {
+    pub(super) fn of(spec: &WatchSpec, batch: &Encoded) -> Chosen {
+        let events = batch.events();
+        // The hub gives a revision only to those it concerns.
+        if events.len() == 1 {
+            return Chosen::All { count: 1 };
+        }
+        let wanted: Vec<u32> =
+            (0u32..).zip(events).filter(|(_, event)| spec.wants(event)).map(|(index, _)| index).collect();
+        if wanted.len() == events.len() { Chosen::All { count: events.len() } } else { Chosen::Some(wanted) }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Chosen::All { count } => *count,
+            Chosen::Some(wanted) => wanted.len(),
+        }
+    }
+
+    /// The n-th chosen event.
+    pub(super) fn event<'a>(&self, wire: &'a Wire, n: usize) -> &'a [u8] {
+        match self {
+            Chosen::All { .. } => wire.event(n),
+            Chosen::Some(wanted) => wire.event(wanted[n] as usize),
+        }
+    }
+
+    pub(super) fn bytes(&self, wire: &Wire) -> usize {
+        match self {
+            Chosen::All { .. } => wire.all().len(),
+            Chosen::Some(wanted) => wanted.iter().map(|index| wire.event(*index as usize).len()).sum(),
+        }
+    }
+
+    fn put(&self, wire: &Wire, buffer: &mut BytesMut) {
+        match self {
+            Chosen::All { .. } => buffer.put_slice(wire.all()),
+            Chosen::Some(wanted) => {
+                wanted.iter().for_each(|index| buffer.put_slice(wire.event(*index as usize)));
+            }
+        }
+    }
+}
+
+/// Writes the answers of one stream.
+pub(super) struct Writer {
+    /// As of now, but for its revision.
+    pub(super) header: pb::ResponseHeader,
+    pub(super) current: Revision,
+    pub(super) fragment_bytes: usize,
+}
+
+/// What was written.
+pub(super) enum Written {
+    /// This many events, all of them.
+    Whole(usize),
+    /// Nothing yet: it is too large for one piece.
+    Large(Large),
+}
+
+impl Writer {
+    pub(super) fn delivery(&self, delivery: &Delivery, buffer: &mut BytesMut) -> Written {
+        let chosen: Vec<Chosen> = delivery.batches().map(|batch| Chosen::of(&delivery.spec, batch)).collect();
+        let wires = || delivery.batches().map(|batch| batch.wire(delivery.form, &EtcdEvents));
+        let bytes: usize = chosen.iter().zip(wires()).map(|(chosen, wire)| chosen.bytes(wire)).sum();
+        let head = self.head(delivery.spec.id.get(), delivery.last().revision());
+        if bytes > SMALL_MAX && delivery.more.is_empty() {
+            let [chosen] = <[Chosen; 1]>::try_from(chosen).expect("one for each batch");
+            let fragment_bytes = delivery.spec.fragment.then_some(self.fragment_bytes);
+            let wire = delivery.first.wire(delivery.form, &EtcdEvents);
+            return Written::Large(Large::new(head, chosen, delivery.form, wire, fragment_bytes));
+        }
+        put_head(&head, bytes, buffer);
+        chosen.iter().zip(wires()).for_each(|(chosen, wire)| chosen.put(wire, buffer));
+        Written::Whole(chosen.iter().map(Chosen::count).sum())
+    }
+
+    pub(super) fn control(&self, control: &Control, buffer: &mut BytesMut) {
+        put_head(&self.answer(control), 0, buffer);
+    }
+
+    fn answer(&self, control: &Control) -> pb::WatchResponse {
+        let current = self.current;
+        match control {
+            Control::Created { id, revision } => {
+                pb::WatchResponse { created: true, ..self.head(id.get(), *revision) }
+            }
+            Control::Refused(refused) => pb::WatchResponse {
+                created: true,
+                canceled: true,
+                cancel_reason: match refused {
+                    Refused::EmptyRange => WATCH_RANGE_EMPTY.to_owned(),
+                    Refused::DuplicateId => WATCH_ID_DUPLICATE.to_owned(),
+                    Refused::BeforeHistory => EtcdError::Compacted.message().to_owned(),
+                },
+                ..self.head(NO_WATCHER, current)
+            },
+            Control::Canceled { id, revision } => {
+                pb::WatchResponse { canceled: true, ..self.head(id.get(), *revision) }
+            }
+            // etcd leaves the header's revision at zero here, and says no reason.
+            Control::Compacted { id, oldest } => pb::WatchResponse {
+                canceled: true,
+                compact_revision: oldest.get(),
+                ..self.head(id.get(), Revision::new(0))
+            },
+            Control::FellBehind { id, resume } => pb::WatchResponse {
+                canceled: true,
+                cancel_reason: format!("meerkat: the watcher fell behind; resume at revision {resume}"),
+                ..self.head(id.get(), resume.previous())
+            },
+            Control::Progress { id, revision } => self.head(id.map_or(NO_WATCHER, |id| id.get()), *revision),
+        }
+    }
+
+    fn head(&self, watch_id: i64, revision: Revision) -> pb::WatchResponse {
+        let header = pb::ResponseHeader { revision: revision.get(), ..self.header };
+        pb::WatchResponse { header: Some(header), watch_id, ..Default::default() }
+    }
+}
+
+/// Writes gRPC's prefix and a response whose events, of `events_bytes`, follow.
+pub(super) fn put_head(head: &pb::WatchResponse, events_bytes: usize, buffer: &mut BytesMut) {
+    let length = head.encoded_len() + events_bytes;
+    buffer.reserve(5 + length.min(SMALL_MAX + 256));
+    // Not compressed.
+    buffer.put_u8(0);
+    // gRPC has no way to say more; a revision of 4 GiB cannot be told whole.
+    buffer.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    head.encode_raw(buffer);
+}

@@ -1,0 +1,104 @@
+//! The Watch service: one bidirectional stream for any number of watchers.
+//!
+//! Served below the generated code, as a raw gRPC body: events are encoded once for all streams,
+//! and a stream copies their bytes into its frames. The hub decides what is told; this room speaks
+//! etcd's wire.
+
+mod body;
+mod large;
+mod message;
+mod options;
+
+use super::header::Headers;
+use super::status;
+use crate::config::Config;
+use axum::body::Body;
+use axum::response::IntoResponse;
+use body::WatchBody;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use meerkat_proto::error_text::EtcdError;
+use meerkat_raft::RaftNode;
+use meerkat_types::limits;
+use meerkat_watch::Hub;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tonic::transport::server::TcpConnectInfo;
+
+pub(crate) const PATH: &str = "/etcdserverpb.Watch/Watch";
+
+/// What was sent to watchers since the start.
+#[derive(Debug, Default)]
+pub(crate) struct WatchCounters {
+    pub(crate) events: AtomicU64,
+    pub(crate) responses: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+pub(crate) struct WatchService {
+    raft: Arc<RaftNode>,
+    headers: Headers,
+    hub: Hub,
+    counters: Arc<WatchCounters>,
+    progress_interval: Duration,
+    /// A request larger than this is refused; so is a response cut at it, if its watcher agrees.
+    message_bytes_max: usize,
+}
+
+impl WatchService {
+    pub(crate) fn new(
+        raft: Arc<RaftNode>,
+        headers: Headers,
+        hub: Hub,
+        counters: Arc<WatchCounters>,
+        config: &Config,
+    ) -> WatchService {
+        WatchService {
+            raft,
+            headers,
+            hub,
+            counters,
+            progress_interval: config.watch_progress_notify_interval,
+            message_bytes_max: config.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES,
+        }
+    }
+
+    pub(crate) fn serve(&self, request: Request<Body>) -> Response<Body> {
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+            return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
+        }
+        if self.raft.status().learner {
+            return status::etcd(EtcdError::NotSupportedForLearner).into_http();
+        }
+        let options = match options::read(request.headers(), self.progress_interval) {
+            Ok(options) => options,
+            Err(reason) => return status::bad_metadata(&reason).into_http(),
+        };
+        let client = request.extensions().get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
+        let client = client.map_or_else(String::new, |address| address.to_string());
+        let stream = self.hub.open(options.for_stream(client));
+        let body = WatchBody::new(
+            request.into_body(),
+            stream,
+            self.headers.clone(),
+            self.counters.clone(),
+            options.progress_interval,
+            self.message_bytes_max,
+        );
+        let mut response = Response::new(Body::new(body));
+        let content_type = http::HeaderValue::from_static("application/grpc");
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        response
+    }
+}
+
+/// The end of a stream, as gRPC tells it.
+fn trailers(status: &tonic::Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    if status.add_header(&mut trailers).is_err() {
+        // Only a text that is no header value could fail, and ours are escaped; the code remains.
+        trailers.insert(tonic::Status::GRPC_STATUS, http::HeaderValue::from(status.code() as i32));
+    }
+    trailers
+}

@@ -1,0 +1,72 @@
+//! What the watch hub needs of the rest of the member: published revisions, history, and the news
+//! that no leader is known.
+
+use meerkat_raft::{EventSink, Leadership};
+use meerkat_state::{HistoryQuery, ReadError, StateReader};
+use meerkat_types::{EventBatch, Refusal, Revision};
+use meerkat_watch::{History, HistoryError, Horizon, Hub, Past, Scan};
+use std::time::Duration;
+
+/// The hub's end of the apply thread.
+pub(crate) struct Published(pub(crate) Hub);
+
+impl EventSink for Published {
+    fn wants_events(&self) -> bool {
+        true
+    }
+
+    fn publish(&mut self, batch: EventBatch) {
+        self.0.publish(batch);
+    }
+
+    fn jumped(&mut self, to: Revision) {
+        self.0.jump(to);
+    }
+}
+
+/// The store's own record of revisions.
+pub(crate) struct StoreHistory(pub(crate) StateReader);
+
+impl History for StoreHistory {
+    fn horizon(&self) -> Horizon {
+        let pinned = self.0.pin();
+        Horizon { current: pinned.current_revision(), oldest: pinned.compacted_revision() }
+    }
+
+    fn read(&self, scan: &Scan) -> Result<Past, HistoryError> {
+        let query = HistoryQuery {
+            first: scan.first,
+            last: scan.last,
+            events_max: scan.events_max,
+            bytes_max: scan.bytes_max,
+            with_previous: scan.with_previous,
+            newest_only: scan.newest_only,
+        };
+        match self.0.pin().history(&query) {
+            Ok(history) => Ok(Past { batches: history.batches, next: history.next }),
+            Err(ReadError::Refused(Refusal::Compacted { oldest, .. })) => {
+                Err(HistoryError::Compacted { oldest })
+            }
+            Err(error) => Err(HistoryError::Failed(error.to_string())),
+        }
+    }
+}
+
+/// Ends the streams that asked for a leader once none has been known for a while, for ever.
+///
+/// Together with the time a leader counts as known after its last word, that is about three
+/// election time-outs, as in etcd.
+pub(crate) async fn watch_leader(hub: Hub, leadership: Leadership, election_timeout: Duration) {
+    let mut without = 0;
+    let mut ticks = tokio::time::interval(election_timeout / 2);
+    loop {
+        ticks.tick().await;
+        without = if leadership.known().is_some() { 0 } else { without + 1 };
+        if without == 2 {
+            tracing::warn!("no leader is known; watch streams that asked for one are ended");
+        }
+        if without >= 2 {
+            hub.lose_leader();
+        }
+    }
+}
