@@ -77,7 +77,10 @@ impl Core {
     }
 }
 
-/// Owed nothing up to the frontier, and meant to start by then.
+/// Owed nothing up to the frontier, and meant to start by then. One that starts after what readers
+/// saw when it was made may still be ahead of the frontier: a mark would take it back.
 fn is_level(watcher: &Watcher, frontier: Revision) -> bool {
-    watcher.is_synced() && watcher.spec.start.is_none_or(|start| start <= frontier)
+    watcher.is_synced()
+        && watcher.next <= frontier.next()
+        && watcher.spec.start.is_none_or(|start| start <= frontier)
 }
