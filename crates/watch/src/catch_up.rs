@@ -137,6 +137,7 @@ impl Core {
     pub fn fail_history(&mut self, reason: &str) {
         for id in std::mem::take(&mut self.hungry) {
             if let Some(stream) = self.streams.get_mut(id.slot as usize).filter(|stream| stream.id == id) {
+                stream.hungry = false;
                 stream.finish(End::Unreadable(reason.to_owned()), &mut self.awake);
             }
         }
