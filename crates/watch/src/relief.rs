@@ -4,7 +4,8 @@
 //! large revisions that are being written out. Above the limit the streams that were read the
 //! longest ago give back what is queued for them; their watchers go back to where that began, and
 //! are served again when they are read. Only a large revision half written cannot be taken back:
-//! its stream is ended, as the last resort, and says so.
+//! its stream is ended, as the last resort, and says so. The stream that was read last keeps what it
+//! has, so that somebody always gets on; above the limit is at most what that one holds.
 
 use crate::core::Core;
 use crate::stream::{End, Item, Note, StreamId};
@@ -23,6 +24,9 @@ impl Core {
             .map(|(_, stream)| (stream.read_ms, stream.id))
             .collect();
         streams.sort_unstable();
+        // Its reader is about to take it. Else what does not fit beside what stalled streams are
+        // writing out, or at all, would be read and given back for ever.
+        streams.pop();
         for (_, id) in &streams {
             if !self.is_over() {
                 return;
