@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use meerkat_chaos::driver::Product;
-use meerkat_chaos::scenario::{big_store, crash, fault_points, pause, snapshot, timed};
+use meerkat_chaos::scenario::{big_store, crash, fault_points, pause, snapshot, timed, watch_crash};
 use meerkat_chaos::{Failure, differential};
 
 const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
@@ -19,6 +19,7 @@ const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
   pause         --seconds 10 --rounds 5 --product meerkat|etcd
   snapshot      --writes 200000 --value-bytes 256 --product meerkat|etcd
   bigstore      --keys 1000000 --superseded 100000 --product meerkat|etcd
+  watch-crash   --seconds 120 --seed N --product meerkat|etcd
 
   --minutes N   hard deadline of any of them (default 60)
 
@@ -56,6 +57,7 @@ async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
         "pause" => timed(scenario, deadline, Box::pin(pause(options))).await,
         "snapshot" => timed(scenario, deadline, Box::pin(snapshot(options))).await,
         "bigstore" => timed(scenario, deadline, Box::pin(big_store(options))).await,
+        "watch-crash" => timed(scenario, deadline, Box::pin(watch_crash(options))).await,
         other => Err(Failure::harness(format!("there is no scenario {other:?}\n\n{HELP}"))),
     }
 }
@@ -125,6 +127,16 @@ async fn big_store(options: &Options) -> Result<(), Failure> {
     let report = big_store::run(&plan).await?;
     println!("{report:?}");
     Ok(())
+}
+
+async fn watch_crash(options: &Options) -> Result<(), Failure> {
+    let plan = watch_crash::Plan {
+        product: options.product()?,
+        lasting: Duration::from_secs(options.number("seconds", 120)?),
+        seed: options.seed()?,
+        strikes: true,
+    };
+    watch_crash::run(&plan).await.map(|_| ())
 }
 
 /// `--name value` pairs.

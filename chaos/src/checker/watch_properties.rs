@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::watch_history::WatchHistory;
 use crate::Failure;
+use crate::watch::log::FELL_BEHIND;
 use crate::watch::{Reply, Seen, Session, WatchLog};
 
 /// What a finding is about.
@@ -72,9 +73,6 @@ pub struct Demand {
 
 /// The strictest.
 pub const STRICT: Demand = Demand { complete: true, marks: true };
-
-/// What a canceled watcher that fell behind is told, before the revision to resume at.
-const FELL_BEHIND: &str = "meerkat: the watcher fell behind; resume at revision ";
 
 /// All that is wrong with one watcher's record.
 pub fn check(log: &WatchLog, history: &WatchHistory, demand: Demand) -> Vec<Finding> {

@@ -9,6 +9,7 @@ pub mod fault_points;
 pub mod pause;
 pub mod settle;
 pub mod snapshot;
+pub mod watch_crash;
 
 use std::time::{Duration, Instant};
 

@@ -14,6 +14,9 @@ use meerkat_proto::pb::etcdserver::{
 use meerkat_proto::pb::mvcc::event::EventType;
 use meerkat_proto::pb::mvcc::{Event, KeyValue};
 
+/// What a watcher that fell behind is told when it is canceled, before the revision to resume at.
+pub const FELL_BEHIND: &str = "meerkat: the watcher fell behind; resume at revision ";
+
 /// What a watcher asks for, but for the number it wants to be known by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchSpec {

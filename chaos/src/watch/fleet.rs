@@ -1,0 +1,139 @@
+//! A motley lot of followers, so that a run meets every kind of watcher: of one key, a prefix, a
+//! range and everything; filtered or not; from the past, from now and from the future; quick, slow
+//! and restless ones.
+
+use std::time::{Duration, Instant};
+
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::follower::{self, Following, Manner};
+use super::log::{WatchLog, WatchSpec};
+use super::writers;
+use crate::Failure;
+use crate::driver::Product;
+use crate::endpoint::Endpoint;
+
+/// How far in the future a watcher may start.
+const FUTURE: i64 = 60;
+/// What may be on its way to a slow reader: the least that HTTP/2 begins with.
+const SLOW_WINDOW: u32 = 65_535;
+
+/// Followers at work, in the order they were added.
+#[derive(Debug)]
+pub struct Fleet {
+    endpoints: Vec<Endpoint>,
+    product: Product,
+    began: Instant,
+    followers: Vec<Following>,
+}
+
+impl Fleet {
+    /// An empty one.
+    pub fn new(endpoints: &[Endpoint], product: Product, began: Instant) -> Self {
+        Self { endpoints: endpoints.to_vec(), product, began, followers: Vec::new() }
+    }
+
+    /// Adds one of each kind, spread over the members, starting around a revision.
+    pub fn add_one_of_each(&mut self, random: &mut StdRng, around: i64) -> Result<(), Failure> {
+        for (kind, spec) in kinds() {
+            let start = start_revision(random, around);
+            let spec = vary(random, spec).from(start);
+            let manner = self.manner(random);
+            let number = self.followers.len();
+            let pace = if manner.window.is_some() { "slow" } else { "quick" };
+            let log = WatchLog::new(format!("{number} ({kind}, {pace}, from {start})"), spec);
+            let first = number % self.endpoints.len();
+            self.followers.push(follower::start(&self.endpoints, first, self.began, log, manner)?);
+        }
+        Ok(())
+    }
+
+    fn manner(&self, random: &mut StdRng) -> Manner {
+        let slow = random.random_bool(0.25);
+        let metadata = match self.product {
+            Product::Meerkat => vec![("meerkat-watch-progress-interval", "1s")],
+            Product::Etcd => Vec::new(),
+        };
+        let millis = |random: &mut StdRng, from, upto| Duration::from_millis(random.random_range(from..upto));
+        Manner {
+            pause: if slow { millis(random, 20, 150) } else { Duration::ZERO },
+            window: slow.then_some(SLOW_WINDOW),
+            patience: millis(random, 1_000, 2_500),
+            restless: random.random_bool(0.4).then(|| millis(random, 200, 4_000)),
+            asks_progress: random.random_bool(0.4).then(|| millis(random, 50, 500)),
+            trusts_marks: self.product == Product::Meerkat,
+            metadata,
+            seed: random.random(),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.followers.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.followers.is_empty()
+    }
+
+    /// The lowest revision that any of them has still to hear of; none while one has heard nothing.
+    pub fn slowest(&self) -> Option<i64> {
+        self.followers.iter().map(Following::next).min().filter(|next| 0 < *next)
+    }
+
+    /// From now on all read as fast as they can.
+    pub fn hurry(&self) {
+        self.followers.iter().for_each(Following::hurry);
+    }
+
+    /// One of them.
+    pub fn follower(&self, index: usize) -> &Following {
+        &self.followers[index]
+    }
+
+    /// Ends them all and returns their records.
+    pub async fn finish(self) -> Result<Vec<WatchLog>, Failure> {
+        let mut logs = Vec::new();
+        for follower in self.followers {
+            logs.push(follower.finish().await?);
+        }
+        Ok(logs)
+    }
+}
+
+fn kinds() -> Vec<(&'static str, WatchSpec)> {
+    let key = |prefix, number| writers::key(prefix, number);
+    vec![
+        ("everything", WatchSpec::of_all()),
+        ("prefix a/", WatchSpec::of_prefix(b"a/")),
+        ("prefix c/", WatchSpec::of_prefix(b"c/")),
+        ("key", WatchSpec::of_key(&key(0, 3))),
+        ("key", WatchSpec::of_key(&key(2, 5))),
+        ("from b/", WatchSpec::of_range(b"b/", b"\0")),
+        ("range", WatchSpec::of_range(&key(0, 6), &key(1, 6))),
+        ("range", WatchSpec::of_range(&key(1, 2), &key(2, 9))),
+    ]
+}
+
+fn vary(random: &mut StdRng, spec: WatchSpec) -> WatchSpec {
+    let filter = random.random_range(0..6);
+    WatchSpec {
+        no_put: filter == 0,
+        no_delete: filter == 1,
+        prev_kv: random.random_bool(0.5),
+        progress_notify: random.random_bool(0.5),
+        fragment: random.random_bool(0.5),
+        ..spec
+    }
+}
+
+fn start_revision(random: &mut StdRng, around: i64) -> i64 {
+    match random.random_range(0..10) {
+        0..4 => 0,
+        4..8 => random.random_range(1..=around.max(1)),
+        8 => around,
+        _ => around + random.random_range(1..FUTURE),
+    }
+}

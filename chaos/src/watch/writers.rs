@@ -1,0 +1,248 @@
+//! A busy mix of writes for watchers to see: puts, deletions of one key and of a range, and
+//! transactions on several keys, over few enough keys that each comes and goes often.
+//!
+//! Every value is used once, so that an event tells which write made it. A client that gets no
+//! clear answer moves to the next member and its next write; it never repeats one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use meerkat_proto::pb::etcdserver::{
+    DeleteRangeRequest, PutRequest, RequestOp, ResponseHeader, TxnRequest, request_op, response_op,
+};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::task::JoinHandle;
+use tonic::Status;
+
+use super::log::ValuePrint;
+use crate::Failure;
+use crate::checker::watch_history::{Effect, Wrote};
+use crate::endpoint::Endpoint;
+use crate::outcome::{self, Outcome};
+
+/// The prefixes the keys live under.
+pub const PREFIXES: [&str; 3] = ["a/", "b/", "c/"];
+/// Keys under each of them.
+pub const KEYS: usize = 12;
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
+
+/// How much load.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Clients.
+    pub writers: u32,
+    /// Rest of each client between writes.
+    pub rest: Duration,
+    /// Bytes of a usual value.
+    pub small: usize,
+    /// Bytes of a large value.
+    pub large: usize,
+    /// One put in so many is large; none if zero.
+    pub large_every: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { writers: 4, rest: Duration::from_millis(8), small: 40, large: 400 << 10, large_every: 60 }
+    }
+}
+
+/// Writers at work.
+#[derive(Debug)]
+pub struct Writing {
+    stop: Arc<AtomicBool>,
+    acknowledged: Arc<AtomicU64>,
+    clients: Vec<JoinHandle<Vec<Wrote>>>,
+}
+
+struct Writer {
+    endpoints: Vec<Endpoint>,
+    number: u32,
+    sequence: u64,
+    shape: Shape,
+    random: StdRng,
+    stop: Arc<AtomicBool>,
+    acknowledged: Arc<AtomicU64>,
+}
+
+/// Starts the writers.
+pub fn start(endpoints: &[Endpoint], shape: Shape, seed: u64) -> Writing {
+    let stop = Arc::new(AtomicBool::new(false));
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let clients = (0..shape.writers)
+        .map(|number| {
+            let writer = Writer {
+                endpoints: endpoints.to_vec(),
+                number,
+                sequence: 0,
+                shape,
+                random: StdRng::seed_from_u64(seed ^ u64::from(number) << 32),
+                stop: stop.clone(),
+                acknowledged: acknowledged.clone(),
+            };
+            tokio::spawn(writer.write())
+        })
+        .collect();
+    Writing { stop, acknowledged, clients }
+}
+
+impl Writing {
+    /// Writes acknowledged so far.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many more writes are acknowledged.
+    pub async fn wait_for_more(&self, more: u64, within: Duration) -> Result<(), Failure> {
+        let wanted = self.acknowledged() + more;
+        let deadline = Instant::now() + within;
+        while self.acknowledged() < wanted {
+            if deadline < Instant::now() {
+                let so_far = self.acknowledged();
+                let what = format!("only {so_far} of {wanted} writes were acknowledged within {within:?}");
+                return Err(Failure::broken(what));
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    /// Stops the writers and returns what they did.
+    pub async fn finish(self) -> Result<Vec<Wrote>, Failure> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = Vec::new();
+        for client in self.clients {
+            all.extend(client.await.map_err(|error| Failure::harness(format!("a writer ended: {error}")))?);
+        }
+        Ok(all)
+    }
+}
+
+/// One key by prefix and number.
+pub fn key(prefix: usize, number: usize) -> Bytes {
+    format!("{}{number:02}", PREFIXES[prefix % PREFIXES.len()]).into_bytes().into()
+}
+
+impl Writer {
+    async fn write(mut self) -> Vec<Wrote> {
+        let mut all = Vec::new();
+        let mut at = self.number as usize;
+        while !self.stop.load(Ordering::Relaxed) {
+            let endpoint = self.endpoints[at % self.endpoints.len()].clone();
+            let wrote = match self.random.random_range(0..100) {
+                0..55 => self.put(&endpoint).await,
+                55..70 => self.delete(&endpoint).await,
+                70..75 => self.delete_range(&endpoint).await,
+                _ => self.txn(&endpoint).await,
+            };
+            if wrote.outcome.ok().is_some() {
+                self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                // Any member serves any write: move on now and then.
+                at += usize::from(self.random.random_bool(0.05));
+                tokio::time::sleep(self.shape.rest).await;
+            } else {
+                at += 1;
+                tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+            }
+            all.push(wrote);
+        }
+        all
+    }
+
+    fn any_key(&mut self) -> Bytes {
+        key(self.random.random_range(0..PREFIXES.len()), self.random.random_range(0..KEYS))
+    }
+
+    /// A value that nobody else puts.
+    fn new_value(&mut self) -> Bytes {
+        self.sequence += 1;
+        let large = self.shape.large_every;
+        let large = large != 0 && self.random.random_range(0..large) == 0;
+        let length = if large { self.shape.large } else { self.shape.small };
+        let mut value = format!("{}.{} ", self.number, self.sequence).into_bytes();
+        value.resize(length.max(value.len()), b'.');
+        value.into()
+    }
+
+    async fn put(&mut self, endpoint: &Endpoint) -> Wrote {
+        let (key, value) = (self.any_key(), self.new_value());
+        let effects = vec![put_effect(&key, &value)];
+        let request = PutRequest { key, value, ..Default::default() };
+        let answer = endpoint.put(request, ANSWER_WITHIN).await;
+        Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
+    }
+
+    async fn delete(&mut self, endpoint: &Endpoint) -> Wrote {
+        let key = self.any_key();
+        let request = DeleteRangeRequest { key: key.clone(), ..Default::default() };
+        let answer = endpoint.delete(request, ANSWER_WITHIN).await;
+        let deleted = answer.as_ref().is_ok_and(|answer| 0 < answer.deleted);
+        let effects = if deleted { vec![Effect { key, put: None }] } else { Vec::new() };
+        Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
+    }
+
+    /// Some neighbouring keys of the last prefix.
+    async fn delete_range(&mut self, endpoint: &Endpoint) -> Wrote {
+        let first = self.random.random_range(0..KEYS);
+        let request = DeleteRangeRequest {
+            key: key(PREFIXES.len() - 1, first),
+            range_end: key(PREFIXES.len() - 1, first + 4),
+            prev_kv: true,
+        };
+        let answer = endpoint.delete(request, ANSWER_WITHIN).await;
+        let deleted = answer.as_ref().map_or(&[][..], |answer| &answer.prev_kvs);
+        let effects =
+            deleted.iter().map(|kv| Effect { key: Bytes::copy_from_slice(&kv.key), put: None }).collect();
+        Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
+    }
+
+    /// Several neighbouring keys, some put and some deleted, in one revision.
+    async fn txn(&mut self, endpoint: &Endpoint) -> Wrote {
+        let first = self.random.random_range(0..PREFIXES.len() * KEYS);
+        let count = self.random.random_range(2..7);
+        let keys: Vec<Bytes> = (first..first + count).map(|at| key(at / KEYS, at % KEYS)).collect();
+        let mut puts = Vec::new();
+        let mut success = Vec::new();
+        for key in &keys {
+            let request = if self.random.random_bool(0.75) {
+                let value = self.new_value();
+                puts.push(put_effect(key, &value));
+                request_op::Request::RequestPut(PutRequest { key: key.clone(), value, ..Default::default() })
+            } else {
+                let delete = DeleteRangeRequest { key: key.clone(), ..Default::default() };
+                request_op::Request::RequestDeleteRange(delete)
+            };
+            success.push(RequestOp { request: Some(request) });
+        }
+        let answer = endpoint.txn(TxnRequest { success, ..Default::default() }, ANSWER_WITHIN).await;
+        let mut effects = puts;
+        if let Ok(answer) = &answer {
+            for (key, one) in keys.iter().zip(&answer.responses) {
+                if let Some(response_op::Response::ResponseDeleteRange(delete)) = &one.response
+                    && 0 < delete.deleted
+                {
+                    effects.push(Effect { key: key.clone(), put: None });
+                }
+            }
+        }
+        Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
+    }
+}
+
+fn put_effect(key: &Bytes, value: &[u8]) -> Effect {
+    Effect { key: key.clone(), put: Some(ValuePrint::of(value)) }
+}
+
+/// The revision a write was given. One without a header gets revision 0, which the checker reports.
+fn revision(answer: Result<Option<ResponseHeader>, Status>) -> Outcome<i64> {
+    match outcome::of_write(answer) {
+        Outcome::Ok(header) => Outcome::Ok(header.map_or(0, |header| header.revision)),
+        Outcome::Failed(why) => Outcome::Failed(why),
+        Outcome::Unknown(why) => Outcome::Unknown(why),
+    }
+}
