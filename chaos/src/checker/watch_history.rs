@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::outcome::Outcome;
-use crate::watch::{Kind, Seen, Stored, ValuePrint};
+use crate::watch::{Kind, Seen, Stored, ValuePrint, WatchLog, WatchSpec};
 
 /// An empty store is at this revision; its first change makes the next.
 pub const EMPTY_AT: i64 = 1;
@@ -111,6 +111,26 @@ impl WatchHistory {
         let from = self.events.partition_point(|event| event.revision() < revision);
         let upto = self.events.partition_point(|event| event.revision() <= revision);
         &self.events[from..upto]
+    }
+
+    /// The revision of the last event that a watcher wants, whenever it started; zero if there is none.
+    pub fn last_wanted(&self, spec: &WatchSpec) -> i64 {
+        let last = self.events.iter().rev().find(|event| spec.wants(event.kind, &event.key));
+        last.map_or(0, Seen::revision)
+    }
+
+    /// Whether a watcher of one connection has been sent the last event it is owed, or has ended.
+    pub fn is_told_in(&self, log: &WatchLog) -> bool {
+        let Some(session) = log.sessions.last() else { return false };
+        let from = match session.replies.first() {
+            Some(created) if session.asked == 0 => created.revision + 1,
+            Some(_) => session.asked,
+            None => return false,
+        };
+        let last = self.last_wanted(&log.spec);
+        let sent = session.replies.iter().rev().find_map(|reply| reply.events.last());
+        let over = session.replies.last().is_some_and(|reply| reply.canceled);
+        over || last < from || sent.is_some_and(|event| last <= event.revision())
     }
 
     /// Whether a compaction that took this revision's past away may have happened by then.

@@ -216,19 +216,8 @@ impl Keeper {
 async fn gather(fleet: Fleet, history: &WatchHistory) -> Result<Vec<WatchLog>, Failure> {
     fleet.hurry();
     let deadline = Instant::now() + HEARD_WITHIN;
-    // Which watcher is owed what is for the checker to say. Here it is enough that all have come as
-    // far as the slowest of them can, or that time is up: the checker names what is missing then.
-    let mut quiet_since = Instant::now();
-    let mut before: Vec<i64> = Vec::new();
-    while Instant::now() < deadline && quiet_since.elapsed() < Duration::from_secs(3) {
-        let now: Vec<i64> = (0..fleet.len()).map(|index| fleet.follower(index).next()).collect();
-        if now.iter().all(|next| history.last_revision() < *next) {
-            break;
-        }
-        if now != before {
-            quiet_since = Instant::now();
-            before = now;
-        }
+    // Once time is up, what is missing is for the checker to say.
+    while Instant::now() < deadline && !fleet.has_heard_all(history) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     tokio::time::sleep(LISTEN_ON).await;

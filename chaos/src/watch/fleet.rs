@@ -11,6 +11,7 @@ use super::follower::{self, Following, Manner};
 use super::log::{WatchLog, WatchSpec};
 use super::writers;
 use crate::Failure;
+use crate::checker::watch_history::WatchHistory;
 use crate::driver::Product;
 use crate::endpoint::Endpoint;
 
@@ -25,7 +26,7 @@ pub struct Fleet {
     endpoints: Vec<Endpoint>,
     product: Product,
     began: Instant,
-    followers: Vec<Following>,
+    followers: Vec<(WatchSpec, Following)>,
 }
 
 impl Fleet {
@@ -42,9 +43,10 @@ impl Fleet {
             let manner = self.manner(random);
             let number = self.followers.len();
             let pace = if manner.window.is_some() { "slow" } else { "quick" };
-            let log = WatchLog::new(format!("{number} ({kind}, {pace}, from {start})"), spec);
+            let log = WatchLog::new(format!("{number} ({kind}, {pace}, from {start})"), spec.clone());
             let first = number % self.endpoints.len();
-            self.followers.push(follower::start(&self.endpoints, first, self.began, log, manner)?);
+            let following = follower::start(&self.endpoints, first, self.began, log, manner)?;
+            self.followers.push((spec, following));
         }
         Ok(())
     }
@@ -68,35 +70,25 @@ impl Fleet {
         }
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.followers.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.followers.is_empty()
-    }
-
     /// The lowest revision that any of them has still to hear of; none while one has heard nothing.
     pub fn slowest(&self) -> Option<i64> {
-        self.followers.iter().map(Following::next).min().filter(|next| 0 < *next)
+        self.followers.iter().map(|(_, one)| one.next()).min().filter(|next| 0 < *next)
     }
 
     /// From now on all read as fast as they can.
     pub fn hurry(&self) {
-        self.followers.iter().for_each(Following::hurry);
+        self.followers.iter().for_each(|(_, one)| one.hurry());
     }
 
-    /// One of them.
-    pub fn follower(&self, index: usize) -> &Following {
-        &self.followers[index]
+    /// Whether each has been sent the last event that the history owes it.
+    pub fn has_heard_all(&self, history: &WatchHistory) -> bool {
+        self.followers.iter().all(|(spec, one)| history.last_wanted(spec) < one.next())
     }
 
     /// Ends them all and returns their records.
     pub async fn finish(self) -> Result<Vec<WatchLog>, Failure> {
         let mut logs = Vec::new();
-        for follower in self.followers {
+        for (_, follower) in self.followers {
             logs.push(follower.finish().await?);
         }
         Ok(logs)

@@ -63,6 +63,8 @@ pub struct Writing {
 struct Writer {
     endpoints: Vec<Endpoint>,
     number: u32,
+    /// Tells the values of one start from those of another.
+    seed: u64,
     sequence: u64,
     shape: Shape,
     random: StdRng,
@@ -70,7 +72,7 @@ struct Writer {
     acknowledged: Arc<AtomicU64>,
 }
 
-/// Starts the writers.
+/// Starts the writers. Two starts on one store need two seeds, or they put the same values.
 pub fn start(endpoints: &[Endpoint], shape: Shape, seed: u64) -> Writing {
     let stop = Arc::new(AtomicBool::new(false));
     let acknowledged = Arc::new(AtomicU64::new(0));
@@ -79,6 +81,7 @@ pub fn start(endpoints: &[Endpoint], shape: Shape, seed: u64) -> Writing {
             let writer = Writer {
                 endpoints: endpoints.to_vec(),
                 number,
+                seed,
                 sequence: 0,
                 shape,
                 random: StdRng::seed_from_u64(seed ^ u64::from(number) << 32),
@@ -123,6 +126,23 @@ impl Writing {
     }
 }
 
+/// Puts one key, for runs that choose their writes. The value must not have been used before.
+pub async fn put(endpoint: &Endpoint, key: Bytes, value: Bytes) -> Wrote {
+    let effects = vec![put_effect(&key, &value)];
+    let request = PutRequest { key, value, ..Default::default() };
+    let answer = endpoint.put(request, ANSWER_WITHIN).await;
+    Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
+}
+
+/// Deletes one key, for runs that choose their writes.
+pub async fn delete(endpoint: &Endpoint, key: Bytes) -> Wrote {
+    let request = DeleteRangeRequest { key: key.clone(), ..Default::default() };
+    let answer = endpoint.delete(request, ANSWER_WITHIN).await;
+    let deleted = answer.as_ref().is_ok_and(|answer| 0 < answer.deleted);
+    let effects = if deleted { vec![Effect { key, put: None }] } else { Vec::new() };
+    Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
+}
+
 /// One key by prefix and number.
 pub fn key(prefix: usize, number: usize) -> Bytes {
     format!("{}{number:02}", PREFIXES[prefix % PREFIXES.len()]).into_bytes().into()
@@ -135,8 +155,8 @@ impl Writer {
         while !self.stop.load(Ordering::Relaxed) {
             let endpoint = self.endpoints[at % self.endpoints.len()].clone();
             let wrote = match self.random.random_range(0..100) {
-                0..55 => self.put(&endpoint).await,
-                55..70 => self.delete(&endpoint).await,
+                0..55 => put(&endpoint, self.any_key(), self.new_value()).await,
+                55..70 => delete(&endpoint, self.any_key()).await,
                 70..75 => self.delete_range(&endpoint).await,
                 _ => self.txn(&endpoint).await,
             };
@@ -164,26 +184,9 @@ impl Writer {
         let large = self.shape.large_every;
         let large = large != 0 && self.random.random_range(0..large) == 0;
         let length = if large { self.shape.large } else { self.shape.small };
-        let mut value = format!("{}.{} ", self.number, self.sequence).into_bytes();
+        let mut value = format!("{}.{}.{} ", self.seed, self.number, self.sequence).into_bytes();
         value.resize(length.max(value.len()), b'.');
         value.into()
-    }
-
-    async fn put(&mut self, endpoint: &Endpoint) -> Wrote {
-        let (key, value) = (self.any_key(), self.new_value());
-        let effects = vec![put_effect(&key, &value)];
-        let request = PutRequest { key, value, ..Default::default() };
-        let answer = endpoint.put(request, ANSWER_WITHIN).await;
-        Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
-    }
-
-    async fn delete(&mut self, endpoint: &Endpoint) -> Wrote {
-        let key = self.any_key();
-        let request = DeleteRangeRequest { key: key.clone(), ..Default::default() };
-        let answer = endpoint.delete(request, ANSWER_WITHIN).await;
-        let deleted = answer.as_ref().is_ok_and(|answer| 0 < answer.deleted);
-        let effects = if deleted { vec![Effect { key, put: None }] } else { Vec::new() };
-        Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
     }
 
     /// Some neighbouring keys of the last prefix.

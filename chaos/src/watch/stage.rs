@@ -1,0 +1,120 @@
+//! A cluster with writers, an archive and any number of recorders, for tests that set up one
+//! situation and then hold what watchers were sent against what happened.
+
+use std::time::{Duration, Instant};
+
+use super::archive::Archive;
+use super::log::WatchLog;
+use super::pumps::Pumps;
+use super::recorder::Recorder;
+use super::writers::{self, Shape, Writing};
+use crate::Failure;
+use crate::checker::watch_history::{WatchHistory, Wrote};
+use crate::checker::watch_properties::{self, Demand};
+use crate::driver::{Cluster, ClusterSpec, Product};
+use crate::endpoint::Endpoint;
+use crate::outcome::{Outcome, describe};
+
+/// What may be on its way to a client that does not read: the least that HTTP/2 begins with.
+const STALLED_WINDOW: u32 = 65_535;
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const DRAIN_WITHIN: Duration = Duration::from_secs(20);
+/// Writes that load a store quickly.
+pub const QUICK: Shape = Shape { writers: 8, rest: Duration::ZERO, small: 100, large: 0, large_every: 0 };
+/// Writes that leave the machine time for other things.
+pub const STEADY: Shape =
+    Shape { writers: 4, rest: Duration::from_millis(10), small: 100, large: 0, large_every: 0 };
+
+/// The situation.
+#[derive(Debug)]
+pub struct Stage {
+    /// The members.
+    pub cluster: Cluster,
+    /// What has been read of their past.
+    pub archive: Archive,
+    /// When all times begin.
+    pub began: Instant,
+    /// What was written, but for what writers still at work will report.
+    pub writes: Vec<Wrote>,
+}
+
+impl Stage {
+    /// Starts members.
+    pub async fn start(product: Product, members: usize, flags: &[&str]) -> Result<Self, Failure> {
+        let spec = ClusterSpec::new(product, members).with_quick_elections().with_flags(flags);
+        let cluster = Cluster::start(&spec).await?;
+        let began = Instant::now();
+        Ok(Self { cluster, archive: Archive::new(began), began, writes: Vec::new() })
+    }
+
+    /// The stubs of one member.
+    pub fn endpoint(&self, member: usize) -> &Endpoint {
+        self.cluster.members()[member].endpoint()
+    }
+
+    /// A stream to a member over a connection of its own.
+    pub fn recorder(&self, member: usize, metadata: &[(&'static str, &str)]) -> Result<Recorder, Failure> {
+        Recorder::open(&self.endpoint(member).apart(None)?, member, self.began, metadata)
+    }
+
+    /// The same with next to no room for what is not read.
+    pub fn narrow_recorder(&self, member: usize) -> Result<Recorder, Failure> {
+        Recorder::open(&self.endpoint(member).apart(Some(STALLED_WINDOW))?, member, self.began, &[])
+    }
+
+    /// Starts writers on all members.
+    pub fn start_writing(&self, shape: Shape) -> Writing {
+        // Another seed each time, or the same values would be put again.
+        writers::start(&self.cluster.endpoints(), shape, self.writes.len() as u64)
+    }
+
+    /// Keeps what writers did.
+    pub async fn stop_writing(&mut self, writing: Writing) -> Result<(), Failure> {
+        self.writes.extend(writing.finish().await?);
+        Ok(())
+    }
+
+    /// Writes until so many are acknowledged.
+    pub async fn write(&mut self, shape: Shape, count: u64) -> Result<(), Failure> {
+        let writing = self.start_writing(shape);
+        writing.wait_for_more(count, Duration::from_secs(60)).await?;
+        self.stop_writing(writing).await
+    }
+
+    /// Makes one chosen write; its revision.
+    pub async fn made(&mut self, wrote: Wrote) -> Result<i64, Failure> {
+        let revision = match &wrote.outcome {
+            Outcome::Ok(revision) => *revision,
+            other => return Err(Failure::broken(format!("a write came to nothing: {other:?}"))),
+        };
+        self.writes.push(wrote);
+        Ok(revision)
+    }
+
+    /// The revision of the store, by a linearizable read of a member.
+    pub async fn revision(&self, member: usize) -> Result<i64, Failure> {
+        let revision = self.endpoint(member).linearizable_probe(ANSWER_WITHIN).await;
+        revision.map_err(|status| Failure::broken(describe(&status)))
+    }
+
+    /// Reads all that happened so far and then compacts at a revision.
+    pub async fn compact(&mut self, member: usize, revision: i64) -> Result<(), Failure> {
+        let endpoint = self.endpoint(member).clone();
+        let now = self.revision(member).await?;
+        self.archive.extend(std::slice::from_ref(&endpoint), now, ANSWER_WITHIN).await?;
+        match self.archive.compact(&endpoint, revision).await {
+            Outcome::Ok(()) => Ok(()),
+            other => Err(Failure::broken(format!("compaction at {revision}: {other:?}"))),
+        }
+    }
+
+    /// The end: proves the history, waits until all watchers have theirs, and judges them. Members
+    /// must run, and nobody may be writing.
+    pub async fn judge(self, pumps: Pumps, demand: Demand) -> Result<(WatchHistory, Vec<WatchLog>), Failure> {
+        let history = self.archive.close(&self.cluster.endpoints(), &self.writes).await?;
+        let logs = pumps.finish(&history, DRAIN_WITHIN).await?;
+        watch_properties::check_all(&logs, &history, demand)?;
+        self.cluster.finish()?;
+        Ok((history, logs))
+    }
+}
