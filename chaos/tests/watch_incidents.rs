@@ -302,15 +302,14 @@ async fn sleep_through(how: Asleep) -> Result<(), Failure> {
     tokio::time::sleep(Duration::from_millis(300)).await;
 
     let printed = stage.cluster.members()[SLEEPER].printed()?.len();
-    stage.cluster.member(SLEEPER).pause()?;
+    stage.put_to_sleep(SLEEPER)?;
     let writes = if how == Asleep::Briefly { 300 } else { 5_000 };
     stage.write(Shape { small: 300, writers: 32, ..QUICK }, writes).await?;
     if how == Asleep::PastTheLogAndCompacted {
         let now = stage.revision(0).await?;
         stage.compact(0, now - 100).await?;
     }
-    stage.cluster.member(SLEEPER).resume()?;
-    stage.cluster.wait_until_ready(READY_WITHIN).await?;
+    stage.wake(READY_WITHIN).await?;
     stage.write(STEADY, 50).await?;
 
     let installed = installed_snapshot(&stage.cluster.members()[SLEEPER].printed()?[printed..]);

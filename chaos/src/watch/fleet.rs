@@ -53,10 +53,13 @@ impl Fleet {
 
     fn manner(&self, random: &mut StdRng) -> Manner {
         let slow = random.random_bool(0.25);
-        let metadata = match self.product {
-            Product::Meerkat => vec![("meerkat-watch-progress-interval", "1s")],
-            Product::Etcd => Vec::new(),
-        };
+        let mut metadata = Vec::new();
+        if self.product == Product::Meerkat {
+            metadata.push(("meerkat-watch-progress-interval", "1s"));
+            if slow && random.random_bool(0.3) {
+                metadata.push(("meerkat-watch-slow", "cancel"));
+            }
+        }
         let millis = |random: &mut StdRng, from, upto| Duration::from_millis(random.random_range(from..upto));
         Manner {
             pause: if slow { millis(random, 20, 150) } else { Duration::ZERO },

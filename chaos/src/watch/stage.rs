@@ -36,6 +36,7 @@ pub struct Stage {
     pub began: Instant,
     /// What was written, but for what writers still at work will report.
     pub writes: Vec<Wrote>,
+    asleep: Option<usize>,
 }
 
 impl Stage {
@@ -44,7 +45,7 @@ impl Stage {
         let spec = ClusterSpec::new(product, members).with_quick_elections().with_flags(flags);
         let cluster = Cluster::start(&spec).await?;
         let began = Instant::now();
-        Ok(Self { cluster, archive: Archive::new(began), began, writes: Vec::new() })
+        Ok(Self { cluster, archive: Archive::new(began), began, writes: Vec::new(), asleep: None })
     }
 
     /// The stubs of one member.
@@ -62,10 +63,27 @@ impl Stage {
         Recorder::open(&self.endpoint(member).apart(Some(STALLED_WINDOW))?, member, self.began, &[])
     }
 
-    /// Starts writers on all members.
+    /// Starts writers on all members that take writes.
     pub fn start_writing(&self, shape: Shape) -> Writing {
+        let awake = |(member, _): &(usize, Endpoint)| Some(*member) != self.asleep;
+        let endpoints: Vec<Endpoint> =
+            self.cluster.endpoints().into_iter().enumerate().filter(awake).map(|(_, one)| one).collect();
         // Another seed each time, or the same values would be put again.
-        writers::start(&self.cluster.endpoints(), shape, self.writes.len() as u64)
+        writers::start(&endpoints, shape, self.writes.len() as u64)
+    }
+
+    /// Puts a member to sleep with SIGSTOP. Writers leave it alone until it wakes.
+    pub fn put_to_sleep(&mut self, member: usize) -> Result<(), Failure> {
+        self.asleep = Some(member);
+        self.cluster.member(member).pause()
+    }
+
+    /// Wakes whoever sleeps, and waits until all serve.
+    pub async fn wake(&mut self, within: Duration) -> Result<(), Failure> {
+        if let Some(member) = self.asleep.take() {
+            self.cluster.member(member).resume()?;
+        }
+        self.cluster.wait_until_ready(within).await
     }
 
     /// Keeps what writers did.
