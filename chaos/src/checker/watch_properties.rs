@@ -5,9 +5,10 @@
 //! must be the next thing owed; what is not is a finding under the property it breaks, once.
 //!
 //! A revision that comes in pieces counts only when its last piece has come: a client that loses
-//! its connection before that throws the pieces away and asks for the revision again.
+//! its connection before that throws the pieces away and asks for the revision again. A watcher
+//! that agreed to it may miss an event if it is sent a later one of the same key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -126,6 +127,8 @@ struct Judge<'a> {
     /// Positions in history of the events this watcher wants.
     wanted: Vec<usize>,
     sent: Vec<bool>,
+    /// For each of them the next one of the same key.
+    overtaken_by: Vec<Option<usize>>,
     /// The first of `wanted` that is still to come.
     cursor: usize,
     skipped: BTreeMap<usize, Skip>,
@@ -143,12 +146,14 @@ impl<'a> Judge<'a> {
         let wanted: Vec<usize> =
             history.events().iter().enumerate().filter(|(_, event)| wants(event)).map(|(at, _)| at).collect();
         let sent = vec![false; wanted.len()];
+        let overtaken_by = chain(history, &wanted);
         Self {
             log,
             history,
             demand,
             wanted,
             sent,
+            overtaken_by,
             cursor: 0,
             skipped: BTreeMap::new(),
             next: None,
@@ -324,17 +329,36 @@ impl<'a> Judge<'a> {
         }
         let upto = self.position_of(mark + 1);
         self.skip(upto, Skip::ByMark(mark));
+        if self.log.coalesces {
+            // What was passed over earlier must have been overtaken by now, not just some day.
+            let passed = self.skipped.range(..upto).map(|(position, _)| *position);
+            let open: Vec<usize> = passed.filter(|position| !self.is_overtaken(*position)).collect();
+            for position in open {
+                self.skipped.insert(position, Skip::ByMark(mark));
+            }
+        }
         self.mark = self.mark.max(mark);
         self.next = self.next.map(|next| next.max(mark + 1));
     }
 
     fn skip(&mut self, upto: usize, why: Skip) {
         for position in self.cursor..upto {
-            if !self.sent[position] {
+            // A mark must be true when it is sent; for the rest, what overtakes may still come.
+            let excused = matches!(why, Skip::ByMark(_)) && self.is_overtaken(position);
+            if !self.sent[position] && !excused {
                 self.skipped.insert(position, why);
             }
         }
         self.cursor = self.cursor.max(upto);
+    }
+
+    /// Whether the watcher was sent a later event of the same key instead, and agreed to that.
+    fn is_overtaken(&self, position: usize) -> bool {
+        let mut later = self.overtaken_by[position];
+        while let Some(at) = later.filter(|at| !self.sent[*at]) {
+            later = self.overtaken_by[at];
+        }
+        self.log.coalesces && later.is_some()
     }
 
     fn response(&mut self, connection: &mut Connection, events: &[&'a Seen], reply: &Reply) {
@@ -439,7 +463,9 @@ impl<'a> Judge<'a> {
         }
         let mut missing: BTreeMap<Skip, (usize, usize)> = BTreeMap::new();
         for (position, why) in &self.skipped {
-            missing.entry(*why).or_insert((*position, 0)).1 += 1;
+            if matches!(why, Skip::ByMark(_)) || !self.is_overtaken(*position) {
+                missing.entry(*why).or_insert((*position, 0)).1 += 1;
+            }
         }
         for (why, (first, count)) in missing {
             let first = self.truth(first);
@@ -453,6 +479,16 @@ impl<'a> Judge<'a> {
         }
         self.findings
     }
+}
+
+/// For each wanted event the position of the next one of the same key.
+fn chain(history: &WatchHistory, wanted: &[usize]) -> Vec<Option<usize>> {
+    let mut later: HashMap<&[u8], usize> = HashMap::new();
+    let mut next = vec![None; wanted.len()];
+    for (position, at) in wanted.iter().enumerate().rev() {
+        next[position] = later.insert(&history.events()[*at].key, position);
+    }
+    next
 }
 
 #[cfg(test)]

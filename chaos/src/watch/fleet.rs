@@ -20,6 +20,9 @@ const FUTURE: i64 = 60;
 /// What may be on its way to a slow reader: the least that HTTP/2 begins with.
 const SLOW_WINDOW: u32 = 65_535;
 
+/// Names what shall happen to a watcher that reads too slowly.
+const SLOW: &str = "meerkat-watch-slow";
+
 /// Followers at work, in the order they were added.
 #[derive(Debug)]
 pub struct Fleet {
@@ -43,7 +46,9 @@ impl Fleet {
             let manner = self.manner(random);
             let number = self.followers.len();
             let pace = if manner.window.is_some() { "slow" } else { "quick" };
-            let log = WatchLog::new(format!("{number} ({kind}, {pace}, from {start})"), spec.clone());
+            let coalesces = manner.metadata.contains(&(SLOW, "coalesce"));
+            let name = format!("{number} ({kind}, {pace}, from {start})");
+            let log = WatchLog { coalesces, ..WatchLog::new(name, spec.clone()) };
             let first = number % self.endpoints.len();
             let following = follower::start(&self.endpoints, first, self.began, log, manner)?;
             self.followers.push((spec, following));
@@ -56,9 +61,8 @@ impl Fleet {
         let mut metadata = Vec::new();
         if self.product == Product::Meerkat {
             metadata.push(("meerkat-watch-progress-interval", "1s"));
-            if slow && random.random_bool(0.3) {
-                metadata.push(("meerkat-watch-slow", "cancel"));
-            }
+            let policy = if slow { random.random_range(0..3) } else { 0 };
+            metadata.extend([None, Some("cancel"), Some("coalesce")][policy].map(|slow| (SLOW, slow)));
         }
         let millis = |random: &mut StdRng, from, upto| Duration::from_millis(random.random_range(from..upto));
         Manner {

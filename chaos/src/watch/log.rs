@@ -120,6 +120,8 @@ pub struct WatchLog {
     pub name: String,
     /// What it asked for at first.
     pub spec: WatchSpec,
+    /// Whether it lets the server leave out what a later event of the same key has overtaken.
+    pub coalesces: bool,
     /// One for each connection, in order.
     pub sessions: Vec<Session>,
 }
@@ -127,7 +129,7 @@ pub struct WatchLog {
 impl WatchLog {
     /// A watcher that has not connected yet.
     pub fn new(name: impl Into<String>, spec: WatchSpec) -> Self {
-        Self { name: name.into(), spec, sessions: Vec::new() }
+        Self { name: name.into(), spec, coalesces: false, sessions: Vec::new() }
     }
 
     /// The responses of all connections, in order.

@@ -473,3 +473,28 @@ fn a_client_that_asks_for_something_else_is_not_taken_for_a_faulty_server() {
     assert_eq!(found(spec(2), vec![session(2, first), session(6, rest.clone())])[0], Record);
     assert_eq!(found(spec(2), vec![session(5, rest)]), [Record]);
 }
+
+fn found_coalescing(replies: Vec<Reply>) -> Vec<Property> {
+    let mut history = history();
+    history.compactions.clear();
+    let sessions = vec![session(2, replies)];
+    let log = WatchLog { sessions, coalesces: true, ..WatchLog::new("w", spec(2)) };
+    check(&log, &history, STRICT).into_iter().map(|finding| finding.property).collect()
+}
+
+#[test]
+fn a_watcher_that_agreed_to_it_may_be_sent_the_latest_of_each_key_only() {
+    let latest = [at(4, &["a/1"]), at(7, &["a/2", "a/3"])].concat();
+    assert_eq!(found_coalescing(vec![created(7), sent(latest.clone())]), []);
+    assert_eq!(found_coalescing(vec![created(7), sent(latest.clone()), mark(7)]), []);
+    let both = [at(2, &["a/1"]), latest].concat();
+    assert_eq!(found_coalescing(vec![created(7), sent(both)]), []);
+}
+
+#[test]
+fn the_latest_event_of_a_key_is_owed_to_everyone() {
+    assert_eq!(found_coalescing(vec![created(7), sent(at(7, &["a/2", "a/3"]))]), [Resumable]);
+    assert_eq!(found_coalescing(vec![created(7), sent(at(4, &["a/1"]))]), [Resumable, Reliable]);
+    let early = vec![created(7), sent(at(4, &["a/1"])), mark(5), sent(at(7, &["a/2", "a/3"]))];
+    assert_eq!(found_coalescing(early), [Bookmarkable], "it was not true yet when the mark was sent");
+}
