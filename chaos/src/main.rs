@@ -14,6 +14,7 @@ use meerkat_chaos::{Failure, differential};
 const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
 
   differential  --seed N --requests 5000 --product meerkat|etcd
+  watch-differential  --seed N --steps 5000 --members 3 --product meerkat|etcd
   crash         --kills 500 --seed N --product meerkat|etcd
   faults        --action kill|eio|enospc
   pause         --seconds 10 --rounds 5 --product meerkat|etcd
@@ -52,6 +53,7 @@ async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
     let deadline = Duration::from_secs(60 * options.number("minutes", 60)?);
     match scenario {
         "differential" => timed(scenario, deadline, Box::pin(compare(options))).await,
+        "watch-differential" => timed(scenario, deadline, Box::pin(compare_watches(options))).await,
         "crash" => timed(scenario, deadline, Box::pin(crash(options))).await,
         "faults" => timed(scenario, deadline, Box::pin(faults(options))).await,
         "pause" => timed(scenario, deadline, Box::pin(pause(options))).await,
@@ -66,6 +68,16 @@ async fn compare(options: &Options) -> Result<(), Failure> {
     let requests = options.size("requests", 5_000)?;
     let plan = differential::Plan { seed: options.seed()?, requests, product: options.product()? };
     differential::run(&plan).await.map(|_| ())
+}
+
+async fn compare_watches(options: &Options) -> Result<(), Failure> {
+    let plan = differential::watch::Plan {
+        seed: options.seed()?,
+        steps: options.size("steps", 5_000)?,
+        members: options.size("members", 3)?,
+        product: options.product()?,
+    };
+    differential::watch::run(&plan).await.map(|_| ())
 }
 
 async fn crash(options: &Options) -> Result<(), Failure> {

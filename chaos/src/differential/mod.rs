@@ -12,5 +12,6 @@ pub mod generator;
 pub mod keys;
 pub mod request;
 pub mod run;
+pub mod watch;
 
 pub use run::{Plan, Report, run};

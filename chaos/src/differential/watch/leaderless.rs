@@ -1,0 +1,59 @@
+//! What streams hear when the majority is gone: the last act of a run, since it ends the clusters.
+
+use std::time::Duration;
+
+use meerkat_proto::pb::etcdserver::WatchCreateRequest;
+use meerkat_proto::pb::etcdserver::watch_request::RequestUnion;
+use tonic::Code;
+
+use super::side::Side;
+use super::wire::WatchStream;
+use crate::Failure;
+
+/// Etcd ends streams three election time-outs after it has lost its leader.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Kills all members but the first, on both sides, and compares how that one's streams end.
+pub async fn compare(etcd: &mut Side, other: &mut Side) -> Result<(), Failure> {
+    let (etcd, other) = (bereave(etcd).await?, bereave(other).await?);
+    if etcd == other {
+        return Ok(());
+    }
+    Err(Failure::broken(format!(
+        "without a leader streams end as {etcd:?} on etcd and {other:?} on the other"
+    )))
+}
+
+/// How streams end when the leader goes.
+#[derive(Debug, PartialEq, Eq)]
+struct Ends {
+    /// One that requires a leader and was open.
+    requiring: Option<(Code, String)>,
+    /// One that requires a leader and is opened afterwards.
+    requiring_late: Option<(Code, String)>,
+    /// One that requires none.
+    plain: Option<(Code, String)>,
+}
+
+async fn bereave(side: &mut Side) -> Result<Ends, Failure> {
+    let requiring = watch(side, true).await?;
+    let plain = watch(side, false).await?;
+    for stream in [&requiring, &plain] {
+        side.await_heard(stream, "a reply", |heard| 0 < heard.replies).await?;
+    }
+    for index in 1..side.cluster().members().len() {
+        side.cluster().member(index).kill()?;
+    }
+    requiring.wait_until(ENDS_WITHIN, |heard| heard.ended().is_some()).await;
+    let late = watch(side, true).await?;
+    late.wait_until(ENDS_WITHIN, |heard| heard.ended().is_some()).await;
+    let end = |stream: &WatchStream| stream.look(|heard| heard.ended().cloned());
+    Ok(Ends { requiring: end(&requiring), requiring_late: end(&late), plain: end(&plain) })
+}
+
+async fn watch(side: &Side, requires_leader: bool) -> Result<WatchStream, Failure> {
+    let stream = side.open_unnumbered(0, requires_leader);
+    let request = WatchCreateRequest { key: "leaderless".into(), ..Default::default() };
+    stream.send(RequestUnion::CreateRequest(request)).await?;
+    Ok(stream)
+}

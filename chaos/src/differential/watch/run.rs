@@ -1,0 +1,425 @@
+//! The run itself: the same steps to both clusters, and a comparison whenever all is quiet.
+//!
+//! Requests go out one at a time, and before any step whose outcome could depend on how far a
+//! watcher has come, that watcher is waited for. So there is one right transcript for each stream,
+//! however quick or slow either product is, and the two must become equal.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use meerkat_proto::pb::etcdserver::watch_request::RequestUnion;
+use meerkat_proto::pb::etcdserver::{
+    PutRequest, WatchCancelRequest, WatchCreateRequest, WatchProgressRequest,
+};
+
+use super::allow_list::Row;
+use super::compare;
+use super::coverage::Coverage;
+use super::generator::Generator;
+use super::leaderless;
+use super::side::{HEARD_WITHIN, Side};
+use super::step::Step;
+use super::transcript::{General, NO_WATCHER, Transcript};
+use super::wire::WatchStream;
+use super::world::{Phase, StreamState, Watcher, World};
+use crate::Failure;
+use crate::differential::compare::{HiddenValues, difference};
+use crate::differential::request::{Answer, Request};
+use crate::driver::Product;
+
+/// How often progress marks come.
+const MARK_INTERVAL: Duration = Duration::from_millis(500);
+/// Both take etcd's flag of that time.
+const MARK_FLAG: &str = "--experimental-watch-progress-notify-interval=500ms";
+/// A watcher that just had events skips one interval, and an interval may be a tenth longer.
+const MARKS_WITHIN: Duration = Duration::from_millis(4 * 500);
+/// How long two transcripts may take to become equal.
+const EQUAL_WITHIN: Duration = Duration::from_secs(5);
+/// What nobody asked for may take this long to come.
+const GRACE: Duration = Duration::from_millis(300);
+/// Steps shown before the one that failed.
+const CONTEXT: usize = 12;
+const PROBE_KEY: &[u8] = b"probe";
+const NEGATIVE_START: &str = "etcdserver: mvcc: required revision has been compacted";
+
+/// How to run it.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Decides all steps.
+    pub seed: u64,
+    /// How many.
+    pub steps: usize,
+    /// Members of each cluster.
+    pub members: usize,
+    /// What is compared with etcd: Meerkat, or etcd again to test the test.
+    pub product: Product,
+}
+
+/// Runs it.
+pub async fn run(plan: &Plan) -> Result<Coverage, Failure> {
+    let replay = format!(
+        "meerkat-chaos watch-differential --seed {} --steps {} --members {}",
+        plan.seed, plan.steps, plan.members
+    );
+    println!("watch differential: seed {}; again with: {replay}", plan.seed);
+    let began = Instant::now();
+    let mut both = Both::start(plan).await?;
+    let result = both.take_all(plan).await.map_err(|failure| both.explain(failure, &replay));
+    println!(
+        "watch differential: {} steps, {} member(s), in {:?}, revision {}\n{}",
+        plan.steps,
+        plan.members,
+        began.elapsed(),
+        both.world.revision,
+        both.coverage
+    );
+    result?;
+    Failure::from_findings("every kind of step and reply is exercised", both.coverage.gaps())
+        .map_err(|failure| both.explain(failure, &replay))?;
+    let coverage = both.coverage.clone();
+    drop(both.reference);
+    both.etcd.finish()?;
+    both.other.finish()?;
+    Ok(coverage)
+}
+
+struct Both {
+    etcd: Side,
+    other: Side,
+    world: World,
+    coverage: Coverage,
+    recent: VecDeque<String>,
+    /// Sees everything from the beginning, on etcd's side.
+    reference: WatchStream,
+    /// Whether some watcher may still be on its way through history.
+    late_watchers: bool,
+}
+
+impl Both {
+    async fn start(plan: &Plan) -> Result<Self, Failure> {
+        let etcd = Side::start(Product::Etcd, plan.members, &[MARK_FLAG]).await?;
+        let other = Side::start(plan.product, plan.members, &[MARK_FLAG]).await?;
+        let reference = etcd.open_unnumbered(0, false);
+        let everything = WatchCreateRequest {
+            range_end: Bytes::from_static(b"\0"),
+            start_revision: 1,
+            prev_kv: true,
+            ..Default::default()
+        };
+        reference.send(RequestUnion::CreateRequest(everything)).await?;
+        etcd.await_heard(&reference, "a reply", |heard| 0 < heard.replies).await?;
+        let world = World::new(plan.members);
+        let coverage = Coverage::default();
+        Ok(Self { etcd, other, world, coverage, recent: VecDeque::new(), reference, late_watchers: false })
+    }
+
+    async fn take_all(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let mut generator = Generator::new(plan.seed);
+        for index in 0..plan.steps {
+            let step = generator.next(&self.world);
+            self.recent.push_back(format!("#{index} at {}: {step:?}", self.world.revision));
+            if CONTEXT < self.recent.len() {
+                self.recent.pop_front();
+            }
+            self.coverage.note_step(&step, &self.world);
+            self.take(step).await?;
+        }
+        self.compare_quiet().await?;
+        if 1 < plan.members {
+            leaderless::compare(&mut self.etcd, &mut self.other).await?;
+        }
+        Ok(())
+    }
+
+    fn explain(&self, failure: Failure, replay: &str) -> Failure {
+        let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
+        let text =
+            |what| format!("{what}\n  last steps:\n    {}\nagain with: {replay}", recent.join("\n    "));
+        match failure {
+            Failure::Broken(what) => Failure::Broken(text(what)),
+            Failure::Harness(what) => Failure::Harness(text(what)),
+            Failure::Missing(what) => Failure::Missing(what),
+        }
+    }
+
+    async fn take(&mut self, step: Step) -> Result<(), Failure> {
+        match step {
+            Step::Change { member, request } => self.change(member, request).await,
+            Step::Open { member, requires_leader } => {
+                self.world.streams.push(StreamState::new(member, requires_leader));
+                self.etcd.open(member, requires_leader);
+                self.other.open(member, requires_leader);
+                Ok(())
+            }
+            Step::Close { stream } => self.close(stream).await,
+            Step::HalfClose { stream } => {
+                self.world.streams[stream].phase = Phase::HalfClosed;
+                self.etcd.half_close(stream);
+                self.other.half_close(stream);
+                Ok(())
+            }
+            Step::Create { stream, request } => self.create(stream, request).await,
+            Step::Cancel { stream, id } => self.cancel(stream, id).await,
+            Step::Progress { stream } => self.progress(stream).await,
+            Step::Nonsense { stream, message } => {
+                self.etcd.stream(stream).send_raw(message.clone()).await?;
+                self.other.stream(stream).send_raw(message).await
+            }
+            Step::Compare => self.compare_all().await,
+        }
+    }
+
+    async fn change(&mut self, member: usize, request: Request) -> Result<(), Failure> {
+        if matches!(request, Request::Compact(_)) {
+            // A watcher still behind would be overtaken, on one side or on both.
+            self.catch_up().await?;
+        }
+        if request.may_be_answered_locally() {
+            self.level(member).await?;
+        }
+        let (etcd, other) =
+            tokio::join!(self.etcd.change(member, &request), self.other.change(member, &request));
+        if let Some(what) = difference(&request, &etcd, &other, &HiddenValues::new()) {
+            return Err(Failure::broken(format!(
+                "{what}, so nothing after can be compared\n    etcd:  {}\n    other: {}",
+                etcd.shown(),
+                other.shown()
+            )));
+        }
+        if let Some(header) = etcd.header() {
+            self.world.revision = self.world.revision.max(header.revision);
+        }
+        if let (Request::Compact(compaction), Answer::Compact(_)) = (&request, &etcd) {
+            self.world.compacted = compaction.revision;
+        }
+        Ok(())
+    }
+
+    /// Brings both members of a pair level before a request whose answer shows their revision.
+    async fn level(&self, member: usize) -> Result<(), Failure> {
+        let (etcd, other) = tokio::join!(self.etcd.level(member), self.other.level(member));
+        let (etcd, other) = (etcd?, other?);
+        if (etcd, other) != (self.world.revision, self.world.revision) {
+            let expected = self.world.revision;
+            return Err(Failure::broken(format!("at {expected}, etcd is at {etcd}, the other at {other}")));
+        }
+        Ok(())
+    }
+
+    async fn send_both(&self, stream: usize, union: RequestUnion) -> Result<(), Failure> {
+        self.etcd.stream(stream).send(union.clone()).await?;
+        self.other.stream(stream).send(union).await
+    }
+
+    async fn await_reply(&mut self, stream: usize) -> Result<(), Failure> {
+        self.world.streams[stream].replies += 1;
+        let count = self.world.streams[stream].replies;
+        self.etcd.await_replies(stream, count).await?;
+        self.other.await_replies(stream, count).await
+    }
+
+    async fn create(&mut self, stream: usize, request: WatchCreateRequest) -> Result<(), Failure> {
+        self.level(self.world.streams[stream].member).await?;
+        if request.start_revision < 0 {
+            return self.create_below_zero(stream, request).await;
+        }
+        self.send_both(stream, RequestUnion::CreateRequest(request.clone())).await?;
+        self.await_reply(stream).await?;
+        let id = self.etcd.stream(stream).look(|heard| heard.last_created);
+        let other = self.other.stream(stream).look(|heard| heard.last_created);
+        if id != other {
+            return Err(Failure::broken(format!("a watcher on stream {stream} is {id} and {other}")));
+        }
+        if id != NO_WATCHER {
+            let watcher = Watcher::new(request, self.world.revision, self.world.compacted);
+            self.late_watchers |= watcher.first <= self.world.revision;
+            self.world.streams[stream].watchers.entry(id).or_default().push(watcher);
+        }
+        Ok(())
+    }
+
+    /// See `Row::NegativeStart`.
+    async fn create_below_zero(&mut self, stream: usize, request: WatchCreateRequest) -> Result<(), Failure> {
+        self.coverage.allow(Row::NegativeStart);
+        let refusal = General::Refused { revision: self.world.revision, reason: NEGATIVE_START.to_owned() };
+        for side in [&self.etcd, &self.other] {
+            match side.product {
+                Product::Meerkat => {
+                    side.stream(stream).send(RequestUnion::CreateRequest(request.clone())).await?;
+                }
+                Product::Etcd => side.stream(stream).amend(|heard| {
+                    heard.general.push(refusal.clone());
+                    heard.replies += 1;
+                }),
+            }
+        }
+        self.await_reply(stream).await
+    }
+
+    async fn cancel(&mut self, stream: usize, id: i64) -> Result<(), Failure> {
+        // Whether an event still on its way comes before the reply would be a matter of luck.
+        self.settle(&[stream]).await?;
+        self.level(self.world.streams[stream].member).await?;
+        let known = self.world.streams[stream].holder(id).is_some();
+        self.send_both(stream, RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id })).await?;
+        if !known {
+            // A reply that should not come is found by the next comparison.
+            return Ok(());
+        }
+        self.await_reply(stream).await?;
+        if let Some(watcher) = self.world.streams[stream].watchers.get_mut(&id).and_then(|all| all.last_mut())
+        {
+            watcher.canceled = true;
+        }
+        Ok(())
+    }
+
+    async fn progress(&mut self, stream: usize) -> Result<(), Failure> {
+        self.catch_up().await?;
+        self.level(self.world.streams[stream].member).await?;
+        self.send_both(stream, RequestUnion::ProgressRequest(WatchProgressRequest {})).await?;
+        if self.world.answers_progress(stream) {
+            return self.await_reply(stream).await;
+        }
+        // See `Row::ProgressAnsweredAlways`.
+        for side in [&self.etcd, &self.other] {
+            if side.product == Product::Etcd {
+                side.await_replies(stream, self.world.streams[stream].replies + 1).await?;
+                side.stream(stream).amend(|heard| {
+                    heard.general.pop();
+                    heard.replies -= 1;
+                });
+                self.coverage.allow(Row::ProgressAnsweredAlways);
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self, stream: usize) -> Result<(), Failure> {
+        self.settle(&[stream]).await?;
+        self.compare(&[stream]).await?;
+        self.coverage.note_heard(&self.etcd.heard(stream), self.world.streams[stream].phase);
+        self.world.streams[stream].phase = Phase::Closed;
+        self.etcd.close(stream);
+        self.other.close(stream);
+        Ok(())
+    }
+
+    /// Waits until every watcher has been given what it is owed, and counts as level where level
+    /// watchers are treated in another way.
+    async fn catch_up(&mut self) -> Result<(), Failure> {
+        if self.late_watchers {
+            let put = PutRequest { key: Bytes::from_static(PROBE_KEY), ..Default::default() };
+            Box::pin(self.change(0, Request::Put(put))).await?;
+            let revision = self.world.revision;
+            let probe = WatchCreateRequest {
+                key: Bytes::from_static(PROBE_KEY),
+                start_revision: revision,
+                ..Default::default()
+            };
+            for member in 0..self.world.members {
+                let (etcd, other) = tokio::join!(
+                    self.etcd.await_caught_up(member, &probe, revision),
+                    self.other.await_caught_up(member, &probe, revision)
+                );
+                etcd?;
+                other?;
+            }
+            self.late_watchers = false;
+        }
+        self.settle(&self.world.heard_streams()).await
+    }
+
+    /// Waits until the watchers of some streams have been given what they are owed.
+    async fn settle(&mut self, streams: &[usize]) -> Result<(), Failure> {
+        let revision = self.world.revision;
+        let first =
+            |heard: &Transcript| heard.lives(0).first().map_or(0, super::transcript::Life::last_revision);
+        if 1 < revision {
+            self.etcd.await_heard(&self.reference, "all events", |heard| revision <= first(heard)).await?;
+        }
+        let known = self.world.history.len();
+        self.world.history.extend(self.reference.look(|heard| {
+            heard.lives(0).first().map(|life| life.events[known..].to_vec()).unwrap_or_default()
+        }));
+        for stream in streams {
+            for (id, watchers) in &self.world.streams[*stream].watchers {
+                let Some(watcher) = watchers.last() else { continue };
+                let last = self.world.last_owed(watcher);
+                let enough = |heard: &Transcript| {
+                    let life = heard.lives(*id).last();
+                    life.is_some_and(|life| life.is_canceled() || last <= life.last_revision())
+                        && (!watcher.is_compacted() || life.is_some_and(|life| life.is_canceled()))
+                };
+                let what = format!("watcher {id} of stream {stream} everything up to {last}");
+                self.etcd.await_heard(self.etcd.stream(*stream), &what, enough).await?;
+                self.other.await_heard(self.other.stream(*stream), &what, enough).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn compare_all(&mut self) -> Result<(), Failure> {
+        let streams = self.world.heard_streams();
+        self.settle(&streams).await?;
+        self.compare(&streams).await
+    }
+
+    /// Gives both a little time to become equal.
+    async fn compare(&mut self, streams: &[usize]) -> Result<(), Failure> {
+        let deadline = Instant::now() + EQUAL_WITHIN;
+        loop {
+            let mut findings = Vec::new();
+            let mut allowed = Vec::new();
+            for stream in streams {
+                let (etcd, other) = (self.etcd.heard(*stream), self.other.heard(*stream));
+                let state = &self.world.streams[*stream];
+                let verdict = compare::streams(&self.world, state, &etcd, &other, self.other.product);
+                findings.extend(verdict.findings.iter().map(|what| format!("stream {stream}: {what}")));
+                allowed.extend(verdict.allowed);
+            }
+            if findings.is_empty() {
+                allowed.into_iter().for_each(|row| self.coverage.allow(row));
+                return Ok(());
+            }
+            if deadline < Instant::now() {
+                return Failure::from_findings("both say the same", findings);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The end: nothing more may come, except progress marks, which must.
+    async fn compare_quiet(&mut self) -> Result<(), Failure> {
+        self.catch_up().await?;
+        let streams = self.world.heard_streams();
+        self.compare(&streams).await?;
+        tokio::time::sleep(GRACE.max(MARK_INTERVAL)).await;
+        let deadline = Instant::now() + MARKS_WITHIN.max(HEARD_WITHIN);
+        loop {
+            let mut missing = Vec::new();
+            for stream in &streams {
+                for side in [&self.etcd, &self.other] {
+                    let state = &self.world.streams[*stream];
+                    let found = compare::marks_missing(&self.world, state, &side.heard(*stream));
+                    missing.extend(
+                        found.iter().map(|what| format!("{:?}, stream {stream}: {what}", side.product)),
+                    );
+                }
+            }
+            if missing.is_empty() {
+                break;
+            }
+            if deadline < Instant::now() {
+                return Failure::from_findings("progress marks come when all is quiet", missing);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        self.compare(&streams).await?;
+        for stream in &streams {
+            self.coverage.note_heard(&self.etcd.heard(*stream), self.world.streams[*stream].phase);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Watchers of Meerkat and of real etcd hear the same.
+
+use std::time::Duration;
+
+use meerkat_chaos::differential::watch::{Plan, run};
+use meerkat_chaos::driver::Product;
+use meerkat_chaos::scenario::run_test;
+
+const STEPS: usize = 1_500;
+const BUDGET: Duration = Duration::from_secs(120);
+
+/// A fixed seed, so that a red run is red again; another one through the environment.
+fn seed() -> u64 {
+    std::env::var("MEERKAT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_240_517)
+}
+
+fn compare(name: &str, product: Product, members: usize) {
+    let plan = Plan { seed: seed() + members as u64, steps: STEPS, members, product };
+    run_test(name, BUDGET, async { Box::pin(run(&plan)).await });
+}
+
+#[test]
+fn watchers_of_one_member_hear_what_they_would_hear_from_etcd() {
+    compare("watch differential", Product::Meerkat, 1);
+}
+
+#[test]
+fn watchers_of_three_members_hear_what_they_would_hear_from_etcd() {
+    compare("watch differential, three members", Product::Meerkat, 3);
+}
+
+#[test]
+fn etcd_says_what_etcd_says_so_the_comparison_itself_is_sound() {
+    compare("watch differential control", Product::Etcd, 1);
+}
+
+#[test]
+fn three_etcds_say_what_three_etcds_say_so_the_comparison_itself_is_sound() {
+    compare("watch differential control, three members", Product::Etcd, 3);
+}
