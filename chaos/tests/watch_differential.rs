@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use meerkat_chaos::differential::watch::{Plan, run};
+use meerkat_chaos::differential::watch::{Plan, fragment, run};
 use meerkat_chaos::driver::Product;
 use meerkat_chaos::scenario::run_test;
 
@@ -37,4 +37,14 @@ fn etcd_says_what_etcd_says_so_the_comparison_itself_is_sound() {
 #[test]
 fn three_etcds_say_what_three_etcds_say_so_the_comparison_itself_is_sound() {
     compare("watch differential control, three members", Product::Etcd, 3);
+}
+
+#[test]
+fn a_large_revision_is_cut_only_for_watchers_that_asked_for_it() {
+    run_test("watch fragments", BUDGET, async { fragment::run(Product::Meerkat).await });
+}
+
+#[test]
+fn etcd_cuts_a_large_revision_so_the_comparison_of_pieces_is_sound() {
+    run_test("watch fragments control", BUDGET, async { fragment::run(Product::Etcd).await });
 }

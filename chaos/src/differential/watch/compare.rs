@@ -194,3 +194,81 @@ pub fn marks_missing(world: &World, state: &StreamState, heard: &Transcript) -> 
     }
     missing
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meerkat_proto::pb::etcdserver::WatchCreateRequest;
+    use meerkat_proto::pb::mvcc::KeyValue;
+    use meerkat_proto::pb::mvcc::event::EventType;
+
+    fn event(key: &'static str, revision: i64, kind: EventType) -> Event {
+        let kv = KeyValue { key: key.into(), mod_revision: revision, ..Default::default() };
+        Event { r#type: kind as i32, kv: Some(kv), prev_kv: None }
+    }
+
+    fn put(key: &'static str, revision: i64) -> Event {
+        event(key, revision, EventType::Put)
+    }
+
+    fn delete(key: &'static str, revision: i64) -> Event {
+        event(key, revision, EventType::Delete)
+    }
+
+    fn with_previous(event: Event, value: &'static str) -> Event {
+        Event { prev_kv: Some(KeyValue { value: value.into(), ..Default::default() }), ..event }
+    }
+
+    /// A watcher of everything from revision 3, where the store is compacted, and this history.
+    fn judge(product: Product, etcd: &[Event], other: &[Event]) -> Result<Vec<Row>, String> {
+        let mut world = World::new(1);
+        (world.revision, world.compacted) = (5, 3);
+        world.history =
+            vec![put("a", 2), with_previous(delete("a", 3), "old"), put("b", 3), put("c", 4), put("d", 5)];
+        let request = WatchCreateRequest { range_end: "\0".into(), start_revision: 3, ..Default::default() };
+        let watcher = Watcher::new(request, 5, 3);
+        let mut allowed = Vec::new();
+        match (Judge { world: &world, watcher: &watcher, product }).events(etcd, other, &mut allowed) {
+            None => Ok(allowed),
+            Some(what) => Err(what),
+        }
+    }
+
+    #[test]
+    fn equal_events_need_no_allowance() {
+        let all = [delete("a", 3), put("b", 3), put("c", 4)];
+        assert_eq!(judge(Product::Meerkat, &all, &all), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_missing_a_repeated_and_a_changed_event_are_found() {
+        let all = [delete("a", 3), put("b", 3), put("c", 4), put("d", 5)];
+        for wrong in [
+            vec![delete("a", 3), put("b", 3), put("d", 5)],
+            vec![delete("a", 3), put("b", 3), put("c", 4)],
+            vec![delete("a", 3), put("b", 3), put("c", 4), put("d", 5), put("d", 5)],
+            vec![delete("a", 3), put("b", 3), put("c", 4), delete("d", 5)],
+            vec![put("b", 3), delete("a", 3), put("c", 4), put("d", 5)],
+        ] {
+            assert!(judge(Product::Meerkat, &all, &wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn only_etcd_may_lose_the_deletion_at_the_compacted_revision() {
+        let (all, less) = ([delete("a", 3), put("b", 3)], [put("b", 3)]);
+        assert_eq!(judge(Product::Meerkat, &less, &all), Ok(vec![Row::DeletionAtTheBound]));
+        assert_eq!(judge(Product::Etcd, &all, &less), Ok(vec![Row::DeletionAtTheBound]));
+        assert!(judge(Product::Meerkat, &all, &less).is_err());
+    }
+
+    #[test]
+    fn a_previous_value_below_the_bound_may_be_kept_but_must_be_right() {
+        let etcd = [delete("a", 3)];
+        let kept = [with_previous(delete("a", 3), "old")];
+        assert_eq!(judge(Product::Meerkat, &etcd, &kept), Ok(vec![Row::PreviousValueKept]));
+        let wrong = [with_previous(delete("a", 3), "other")];
+        assert!(judge(Product::Meerkat, &etcd, &wrong).is_err());
+        assert!(judge(Product::Meerkat, &[put("c", 4)], &[with_previous(put("c", 4), "old")]).is_err());
+    }
+}

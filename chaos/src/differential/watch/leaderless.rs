@@ -16,6 +16,10 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// Kills all members but the first, on both sides, and compares how that one's streams end.
 pub async fn compare(etcd: &mut Side, other: &mut Side) -> Result<(), Failure> {
     let (etcd, other) = (bereave(etcd).await?, bereave(other).await?);
+    println!("watch differential: without a leader, streams of etcd: {etcd:?}");
+    if etcd.requiring.is_none() || etcd.requiring_late.is_none() || etcd.plain.is_some() {
+        return Err(Failure::harness(format!("etcd has not done what it is known for: {etcd:?}")));
+    }
     if etcd == other {
         return Ok(());
     }

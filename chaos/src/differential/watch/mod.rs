@@ -10,6 +10,7 @@
 pub mod allow_list;
 pub mod compare;
 pub mod coverage;
+pub mod fragment;
 pub mod generator;
 pub mod leaderless;
 pub mod run;

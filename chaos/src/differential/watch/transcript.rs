@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use meerkat_proto::pb::etcdserver::WatchResponse;
 use meerkat_proto::pb::mvcc::Event;
+use prost::Message;
 use tonic::{Code, Status};
 
 /// Replies that concern no watcher carry this id.
@@ -38,6 +39,8 @@ pub struct Life {
     pub responses: usize,
     /// Pieces other than the last of a response.
     pub pieces: usize,
+    /// The largest message with events.
+    pub response_bytes_max: usize,
     /// Whether the next response continues the last one.
     unfinished: bool,
     /// The revision in the header of the response that is unfinished.
@@ -272,6 +275,7 @@ impl Life {
             self.events.push(event.clone());
         }
         self.pieces += usize::from(response.fragment);
+        self.response_bytes_max = self.response_bytes_max.max(response.encoded_len());
         (self.unfinished, self.header) = (response.fragment, header);
         wrong
     }
@@ -280,4 +284,78 @@ impl Life {
 /// The revision of an event.
 pub fn revision_of(event: &Event) -> i64 {
     event.kv.as_ref().map_or(0, |kv| kv.mod_revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meerkat_proto::pb::etcdserver::ResponseHeader;
+    use meerkat_proto::pb::mvcc::KeyValue;
+
+    const SELF: Identity = Identity { cluster: 7, member: 9 };
+
+    fn reply(revision: i64) -> WatchResponse {
+        let header = ResponseHeader { cluster_id: 7, member_id: 9, revision, raft_term: 2 };
+        WatchResponse { header: Some(header), watch_id: 4, ..Default::default() }
+    }
+
+    fn created() -> WatchResponse {
+        WatchResponse { created: true, ..reply(1) }
+    }
+
+    fn events(revisions: &[i64]) -> WatchResponse {
+        let event = |revision: &i64| {
+            let kv = KeyValue { mod_revision: *revision, ..Default::default() };
+            Event { kv: Some(kv), ..Default::default() }
+        };
+        WatchResponse { events: revisions.iter().map(event).collect(), ..reply(9) }
+    }
+
+    fn violations(responses: &[WatchResponse]) -> usize {
+        let mut transcript = Transcript::new(SELF);
+        responses.iter().for_each(|response| transcript.note(response));
+        transcript.violations().len()
+    }
+
+    #[test]
+    fn a_watcher_that_is_created_given_events_and_canceled_is_in_order() {
+        let canceled = WatchResponse { canceled: true, ..reply(9) };
+        let all = [created(), events(&[2, 2, 3]), reply(9), canceled, created(), events(&[2])];
+        assert_eq!(violations(&all), 0);
+    }
+
+    #[test]
+    fn a_revision_over_two_responses_is_split_unless_it_was_cut() {
+        assert_eq!(violations(&[created(), events(&[2, 3]), events(&[3])]), 1);
+        let piece = WatchResponse { fragment: true, ..events(&[2, 3]) };
+        assert_eq!(violations(&[created(), piece, events(&[3])]), 0);
+    }
+
+    #[test]
+    fn events_outside_a_life_are_violations() {
+        let canceled = WatchResponse { canceled: true, ..reply(9) };
+        assert_eq!(violations(&[events(&[2])]), 1);
+        assert_eq!(violations(&[created(), canceled, events(&[2])]), 1);
+    }
+
+    #[test]
+    fn nothing_comes_late() {
+        assert_eq!(violations(&[created(), events(&[3, 2])]), 1);
+        assert_eq!(violations(&[created(), reply(5), events(&[5])]), 1);
+        assert_eq!(violations(&[created(), reply(5), reply(4)]), 1);
+    }
+
+    #[test]
+    fn headers_say_whose_they_are_and_how_far() {
+        assert_eq!(violations(&[WatchResponse { header: None, ..created() }]), 1);
+        let mut foreign = created();
+        foreign.header.as_mut().expect("has one").member_id = 8;
+        assert_eq!(violations(&[foreign]), 1);
+        assert_eq!(violations(&[created(), events(&[10])]), 1);
+    }
+
+    #[test]
+    fn an_id_in_use_is_not_given_away() {
+        assert_eq!(violations(&[created(), created()]), 1);
+    }
 }
