@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use meerkat_chaos::driver::Product;
-use meerkat_chaos::scenario::{big_store, crash, fault_points, pause, snapshot, timed, watch_crash};
+use meerkat_chaos::scenario::{
+    big_store, crash, fault_points, pause, snapshot, timed, watch_crash, watch_many, watch_stalled,
+};
 use meerkat_chaos::{Failure, differential};
 
 const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
@@ -21,6 +23,8 @@ const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
   snapshot      --writes 200000 --value-bytes 256 --product meerkat|etcd
   bigstore      --keys 1000000 --superseded 100000 --product meerkat|etcd
   watch-crash   --seconds 120 --seed N --product meerkat|etcd
+  watch-stalled --clients 1000 --pairs 7 --seconds 10 --ring-mib 64 --memory-mib 128 --product meerkat|etcd
+  watch-many    --streams 100 --watchers-per-stream 1000 --puts 400 --product meerkat|etcd
 
   --minutes N   hard deadline of any of them (default 60)
 
@@ -60,6 +64,8 @@ async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
         "snapshot" => timed(scenario, deadline, Box::pin(snapshot(options))).await,
         "bigstore" => timed(scenario, deadline, Box::pin(big_store(options))).await,
         "watch-crash" => timed(scenario, deadline, Box::pin(watch_crash(options))).await,
+        "watch-stalled" => timed(scenario, deadline, Box::pin(stalled_watchers(options))).await,
+        "watch-many" => timed(scenario, deadline, Box::pin(many_watchers(options))).await,
         other => Err(Failure::harness(format!("there is no scenario {other:?}\n\n{HELP}"))),
     }
 }
@@ -149,6 +155,30 @@ async fn watch_crash(options: &Options) -> Result<(), Failure> {
         strikes: true,
     };
     watch_crash::run(&plan).await.map(|_| ())
+}
+
+async fn stalled_watchers(options: &Options) -> Result<(), Failure> {
+    let full = watch_stalled::Plan::full(options.product()?);
+    let plan = watch_stalled::Plan {
+        stalled: options.size("clients", full.stalled)?,
+        pairs: options.size("pairs", full.pairs)?,
+        window: Duration::from_secs(options.number("seconds", full.window.as_secs())?),
+        ring_bytes: options.number("ring-mib", full.ring_bytes >> 20)? << 20,
+        memory_bytes: options.number("memory-mib", full.memory_bytes >> 20)? << 20,
+        ..full
+    };
+    watch_stalled::run(&plan).await.map(|_| ())
+}
+
+async fn many_watchers(options: &Options) -> Result<(), Failure> {
+    let full = watch_many::Plan::full(options.product()?);
+    let plan = watch_many::Plan {
+        streams: options.size("streams", full.streams)?,
+        watchers_per_stream: options.size("watchers-per-stream", full.watchers_per_stream)?,
+        puts: options.size("puts", full.puts)?,
+        ..full
+    };
+    watch_many::run(&plan).await.map(|_| ())
 }
 
 /// `--name value` pairs.

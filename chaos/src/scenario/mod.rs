@@ -10,6 +10,8 @@ pub mod pause;
 pub mod settle;
 pub mod snapshot;
 pub mod watch_crash;
+pub mod watch_many;
+pub mod watch_stalled;
 
 use std::time::{Duration, Instant};
 

@@ -318,14 +318,10 @@ impl Both {
                 start_revision: revision,
                 ..Default::default()
             };
-            for member in 0..self.world.members {
-                let (etcd, other) = tokio::join!(
-                    self.etcd.await_caught_up(member, &probe, revision),
-                    self.other.await_caught_up(member, &probe, revision)
-                );
-                etcd?;
-                other?;
-            }
+            let probes = (0..self.world.members).flat_map(|member| {
+                [&self.etcd, &self.other].map(|side| side.await_caught_up(member, &probe, revision))
+            });
+            futures::future::try_join_all(probes).await?;
             self.late_watchers = false;
         }
         self.settle(&self.world.heard_streams()).await
