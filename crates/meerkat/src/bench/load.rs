@@ -22,7 +22,7 @@ use crate::endpoint::Endpoint;
 const SAMPLE: u64 = 1_024;
 
 /// After an error a worker waits, or a dead server would be met with a busy loop.
-const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
+pub const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
 
 /// How often a thread looks whether it has been told to stop.
 const STOP_POLL: Duration = Duration::from_millis(100);
@@ -81,7 +81,8 @@ fn start(thread: &Rc<Thread>) -> Vec<tokio::task::JoinHandle<()>> {
     (0..plan.clients).map(worker).collect()
 }
 
-async fn finish(workers: Vec<tokio::task::JoinHandle<()>>) {
+/// Waits for all of them; a panic of one is a panic here.
+pub async fn finish(workers: Vec<tokio::task::JoinHandle<()>>) {
     for worker in workers {
         if let Err(error) = worker.await {
             std::panic::resume_unwind(error.into_panic());
@@ -89,7 +90,8 @@ async fn finish(workers: Vec<tokio::task::JoinHandle<()>>) {
     }
 }
 
-async fn told_to_abandon(progress: &Progress) {
+/// Returns when the load is to be given up.
+pub async fn told_to_abandon(progress: &Progress) {
     while !progress.abandon.load(Ordering::Relaxed) {
         tokio::time::sleep(STOP_POLL).await;
     }

@@ -1,13 +1,14 @@
-//! `meerkat bench`: a load generator for anything that speaks etcd's KV service, so that etcd and
-//! Meerkat are measured by the same program.
+//! `meerkat bench`: a load generator for anything that speaks etcd's KV and Watch services, so that
+//! etcd and Meerkat are measured by the same program.
 //!
 //! The result goes to stdout, progress to stderr. Errors are part of the result; the exit status
-//! is 1 if nothing was answered at all, or if the load had to be given up.
+//! is 1 if nothing was answered at all, or if a watcher did not get exactly what it was owed.
 
 mod load;
 mod prefill;
 mod report;
 mod schedule;
+mod watch;
 mod wire;
 mod workload;
 
@@ -16,13 +17,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use load::{Plan, Progress};
 use meerkat_proto::pb::etcdserver as pb;
 use prost::Message;
 use report::{Conditions, Report, Tally};
 use schedule::{Length, Schedule};
+use watch::{WatchArgs, WatchKind};
 use wire::{Call, Connection};
 use workload::{Kind, Shape, Workload};
 
@@ -33,22 +36,23 @@ use crate::go_duration;
 
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 const REQUESTS_DEFAULT: u64 = 10_000;
+const CLIENTS_DEFAULT: usize = 1;
 
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// What to do to the cluster
     #[arg(value_enum)]
-    kind: Kind,
+    what: What,
     /// Members to load, comma-separated [default: 127.0.0.1:2379; MEERKAT_ENDPOINTS, ETCDCTL_ENDPOINTS]
     #[arg(long)]
     endpoints: Option<String>,
-    /// Workers, each with one request in flight
-    #[arg(long, default_value_t = 1)]
-    clients: usize,
+    /// Workers, each with one request in flight [default: 1; 16 watch-fanout and watch-latency, 64 watch-many, 256 watch-catchup]
+    #[arg(long)]
+    clients: Option<usize>,
     /// Connections the workers share [default: one to each endpoint]
     #[arg(long)]
     conns: Option<usize>,
-    /// Requests to make [default: 10000]
+    /// Requests to make; of watch loads, puts [default: 10000; 1000 watch-fanout and watch-latency, 0 watch-many, 200000 watch-catchup]
     #[arg(long, conflicts_with = "duration")]
     total: Option<u64>,
     /// How long to make requests, as in 30s
@@ -93,6 +97,39 @@ pub struct BenchArgs {
     /// Print the result as JSON, and no progress
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    watch: WatchArgs,
+}
+
+/// Every load, by the name it has on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Requests(Kind),
+    Watches(WatchKind),
+}
+
+impl ValueEnum for What {
+    fn value_variants<'a>() -> &'a [What] {
+        &[
+            What::Requests(Kind::Put),
+            What::Requests(Kind::Get),
+            What::Requests(Kind::GetSerializable),
+            What::Requests(Kind::Range),
+            What::Requests(Kind::Txn),
+            What::Requests(Kind::Mixed),
+            What::Watches(WatchKind::WatchFanout),
+            What::Watches(WatchKind::WatchMany),
+            What::Watches(WatchKind::WatchCatchup),
+            What::Watches(WatchKind::WatchLatency),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            What::Requests(kind) => kind.to_possible_value(),
+            What::Watches(kind) => kind.to_possible_value(),
+        }
+    }
 }
 
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
@@ -101,14 +138,24 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     if args.target_leader {
         endpoints = vec![find_leader(&endpoints)?];
     }
-    let prefilled = args.prefill.unwrap_or(if args.kind.reads() { args.key_space } else { 0 });
-    let workload = Workload::new(shape(args, prefilled)).map_err(Failure::bad_arguments)?;
+    match args.what {
+        What::Requests(kind) => run_requests(args, kind, endpoints),
+        What::Watches(kind) => watch::run(args, kind, endpoints),
+    }
+}
+
+fn run_requests(args: &BenchArgs, kind: Kind, endpoints: Vec<Endpoint>) -> Result<(), Failure> {
+    if args.threads > args.clients.unwrap_or(CLIENTS_DEFAULT) {
+        return Err(Failure::bad_arguments("--threads cannot exceed --clients"));
+    }
+    let prefilled = args.prefill.unwrap_or(if kind.reads() { args.key_space } else { 0 });
+    let workload = Workload::new(shape(args, kind, prefilled)).map_err(Failure::bad_arguments)?;
     if prefilled > 0 {
         let bar = progress_bar(args, prefilled, "prefill");
         prefill::run(&workload, &endpoints, prefilled, args.val_size, &bar)?;
         bar.finish_and_clear();
     }
-    let report = measure(args, workload, endpoints)?;
+    let report = measure(args, kind, workload, endpoints)?;
     if args.json {
         println!("{}", report.json())
     } else {
@@ -119,11 +166,8 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
 
 fn check(args: &BenchArgs) -> Result<(), Failure> {
     let refused = |text: &str| Err(Failure::bad_arguments(text));
-    if args.clients == 0 || args.threads == 0 || args.conns == Some(0) {
+    if args.clients == Some(0) || args.threads == 0 || args.conns == Some(0) {
         return refused("--clients, --threads and --conns must be at least 1");
-    }
-    if args.threads > args.clients {
-        return refused("--threads cannot exceed --clients");
     }
     if args.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
         return refused("--rate must be above 0");
@@ -131,9 +175,9 @@ fn check(args: &BenchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn shape(args: &BenchArgs, prefilled: u64) -> Shape {
+fn shape(args: &BenchArgs, kind: Kind, prefilled: u64) -> Shape {
     Shape {
-        kind: args.kind,
+        kind,
         key_bytes: args.key_size,
         value_bytes: args.val_size,
         key_space: args.key_space,
@@ -144,13 +188,18 @@ fn shape(args: &BenchArgs, prefilled: u64) -> Shape {
     }
 }
 
-fn measure(args: &BenchArgs, workload: Workload, endpoints: Vec<Endpoint>) -> Result<Report, Failure> {
+fn measure(
+    args: &BenchArgs,
+    kind: Kind,
+    workload: Workload,
+    endpoints: Vec<Endpoint>,
+) -> Result<Report, Failure> {
+    let clients = args.clients.unwrap_or(CLIENTS_DEFAULT);
     let length = match (args.total, args.duration) {
         (_, Some(duration)) => Length::Time(duration),
         (total, None) => Length::Requests(total.unwrap_or(REQUESTS_DEFAULT)),
     };
-    let connections =
-        args.conns.unwrap_or(endpoints.len()).clamp(args.threads, args.clients.max(args.threads));
+    let connections = args.conns.unwrap_or(endpoints.len()).clamp(args.threads, clients.max(args.threads));
     let progress = Arc::new(Progress::default());
     let start = Instant::now();
     let schedule = Arc::new(Schedule::new(start, length, args.rate));
@@ -158,21 +207,21 @@ fn measure(args: &BenchArgs, workload: Workload, endpoints: Vec<Endpoint>) -> Re
         workload: workload.clone(),
         schedule: Arc::clone(&schedule),
         endpoints: rotated(&endpoints, thread),
-        clients: share(args.clients, args.threads, thread),
+        clients: share(clients, args.threads, thread),
         connections: share(connections, args.threads, thread),
         progress: Arc::clone(&progress),
         seed: args.seed.wrapping_add(thread as u64 * 1_000_003),
     };
     let bar = match length {
-        Length::Requests(total) => progress_bar(args, total, args.kind.name()),
-        Length::Time(time) => progress_bar(args, time.as_millis() as u64, args.kind.name()),
+        Length::Requests(total) => progress_bar(args, total, kind.name()),
+        Length::Time(time) => progress_bar(args, time.as_millis() as u64, kind.name()),
     };
     let (mut tally, gave_up) = std::thread::scope(|scope| {
         let pacer = scope.spawn(|| schedule.pace());
         let threads: Vec<_> =
             (0..args.threads).map(plan).map(|plan| scope.spawn(|| load::run(plan))).collect();
         let is_over = || threads.iter().all(|thread| thread.is_finished());
-        let gave_up = watch(args.timeout, length, start, &progress, &schedule, &bar, is_over);
+        let gave_up = supervise(args.timeout, length, start, &progress, &schedule, &bar, is_over);
         let mut tally = Tally::new();
         for thread in threads {
             tally.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
@@ -188,22 +237,22 @@ fn measure(args: &BenchArgs, workload: Workload, endpoints: Vec<Endpoint>) -> Re
         tally.failed(&format!("gave up after {} without an answer", go_duration::format(args.timeout)));
     }
     let conditions = Conditions {
-        workload: args.kind.name().to_owned(),
+        workload: kind.name().to_owned(),
         endpoints: endpoints.iter().map(Endpoint::to_string).collect(),
-        clients: args.clients,
+        clients,
         connections,
         rate: args.rate,
         key_size: args.key_size,
         value_size: args.val_size,
         key_space: args.key_space,
-        range_keys: (args.kind == Kind::Range).then_some(args.range_keys),
+        range_keys: (kind == Kind::Range).then_some(args.range_keys),
     };
     Ok(Report::new(conditions, tally, elapsed))
 }
 
 /// Keeps the bar moving until the load is over. Abandons a load that has stood still for too long,
 /// and says whether it did.
-fn watch(
+fn supervise(
     timeout: Duration,
     length: Length,
     start: Instant,

@@ -30,8 +30,11 @@ impl Tally {
     }
 
     pub fn answered(&mut self, latency: Duration) {
-        let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        self.latency_us.saturating_record(us.clamp(1, LATENCY_US_MAX));
+        self.answered_us(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    pub fn answered_us(&mut self, latency_us: u64) {
+        self.latency_us.saturating_record(latency_us.clamp(1, LATENCY_US_MAX));
     }
 
     pub fn failed(&mut self, text: &str) {
@@ -45,6 +48,26 @@ impl Tally {
         let room = self.errors.len() < ERROR_TEXTS_MAX;
         let text = if room || self.errors.contains_key(text) { text } else { "other errors" };
         *self.errors.entry(text.to_owned()).or_default() += count;
+    }
+
+    pub fn latency_ms(&self) -> Latency {
+        let quantile = |q: f64| self.latency_us.value_at_quantile(q) as f64 / 1e3;
+        Latency {
+            mean: self.latency_us.mean() / 1e3,
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p99_9: quantile(0.999),
+            max: self.latency_us.max() as f64 / 1e3,
+        }
+    }
+
+    pub fn error_count(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    pub fn into_errors(self) -> BTreeMap<String, u64> {
+        self.errors
     }
 
     pub fn add(&mut self, other: Tally) {
@@ -95,26 +118,28 @@ pub struct Latency {
     pub max: f64,
 }
 
+impl Latency {
+    /// On one line.
+    pub fn text(&self) -> String {
+        format!(
+            "mean {:.3}  p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3}",
+            self.mean, self.p50, self.p90, self.p99, self.p99_9, self.max
+        )
+    }
+}
+
 impl Report {
     pub fn new(conditions: Conditions, tally: Tally, elapsed: Duration) -> Report {
         let histogram = &tally.latency_us;
-        let quantile = |q: f64| histogram.value_at_quantile(q) as f64 / 1e3;
         let seconds = elapsed.as_secs_f64();
         Report {
             conditions,
             seconds,
             operations: histogram.len(),
             ops_per_second: if seconds > 0.0 { histogram.len() as f64 / seconds } else { 0.0 },
-            latency_ms: Latency {
-                mean: histogram.mean() / 1e3,
-                p50: quantile(0.5),
-                p90: quantile(0.9),
-                p99: quantile(0.99),
-                p99_9: quantile(0.999),
-                max: histogram.max() as f64 / 1e3,
-            },
-            error_count: tally.errors.values().sum(),
-            errors: tally.errors,
+            latency_ms: tally.latency_ms(),
+            error_count: tally.error_count(),
+            errors: tally.into_errors(),
         }
     }
 
@@ -124,7 +149,6 @@ impl Report {
 
     pub fn text(&self) -> String {
         let c = &self.conditions;
-        let l = &self.latency_ms;
         let mut text = String::new();
         let pace = c.rate.map_or("as fast as answered".to_owned(), |rate| format!("{rate} op/s intended"));
         let mut line = |label: &str, rest: String| {
@@ -138,13 +162,7 @@ impl Report {
         line("endpoints", c.endpoints.join(", "));
         line("operations", format!("{} in {:.3} s", self.operations, self.seconds));
         line("throughput", format!("{:.1} op/s", self.ops_per_second));
-        line(
-            "latency ms",
-            format!(
-                "mean {:.3}  p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  max {:.3}",
-                l.mean, l.p50, l.p90, l.p99, l.p99_9, l.max
-            ),
-        );
+        line("latency ms", self.latency_ms.text());
         if self.errors.is_empty() {
             line("errors", "none".to_owned());
         }

@@ -13,6 +13,9 @@ use tokio::sync::Semaphore;
 /// How finely the pacer keeps time. Shorter costs CPU that belongs to the servers.
 const PACE: Duration = Duration::from_micros(250);
 
+/// How long the pacer sleeps at most, however far off the next request is, so that a stop is noticed.
+const PACE_MAX: Duration = Duration::from_millis(20);
+
 /// When a load ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
@@ -63,7 +66,8 @@ impl Schedule {
             let due = due_by(self.start.elapsed(), *rate).min(total);
             permits.add_permits((due - released) as usize);
             released = due;
-            std::thread::sleep(PACE);
+            let until_next = moment(released, *rate).saturating_sub(self.start.elapsed());
+            std::thread::sleep(until_next.clamp(PACE, PACE_MAX));
         }
         // Closing would drop the permits still unused: those requests were due and must be made.
         while permits.available_permits() > 0 && !permits.is_closed() {

@@ -1,24 +1,33 @@
 //! `meerkat bench`: every load against a real member, and a server that goes away in the middle.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::process::{Running, free_port, meerkat, run, stderr, stdout, wait_until};
 
-struct Solo {
-    endpoint: String,
-    process: Running,
+/// A cluster of one member.
+pub struct Solo {
+    pub endpoint: String,
+    pub process: Running,
     _data: tempfile::TempDir,
 }
 
 fn solo() -> Solo {
+    let mut command = meerkat();
+    command.arg("serve");
+    start(command)
+}
+
+/// A member alone, of whatever understands etcd's flags.
+pub fn start(mut command: Command) -> Solo {
     let data = tempfile::tempdir().expect("a directory");
     let endpoint = format!("127.0.0.1:{}", free_port());
     let client = format!("http://{endpoint}");
     let peer = format!("http://127.0.0.1:{}", free_port());
-    let mut command = meerkat();
+    let initial = format!("default={peer}");
     command
-        .args(["serve", "--listen-client-urls", &client, "--advertise-client-urls", &client])
-        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer, "--data-dir"])
+        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+        .args(["--initial-cluster", &initial, "--data-dir"])
         .arg(data.path())
         .stderr(Stdio::null());
     let process = Running(command.spawn().expect("the binary starts"));

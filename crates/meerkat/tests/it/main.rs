@@ -1,6 +1,7 @@
 //! The binary from the outside: run as a user runs it, judged by what it prints and how it exits.
 
 mod bench;
+mod bench_watch;
 mod dev;
 mod process;
 mod same_as_etcdctl;
