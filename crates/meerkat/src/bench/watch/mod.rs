@@ -100,16 +100,16 @@ impl<'a> Run<'a> {
 
     fn measure(&self) -> Result<WatchReport, Failure> {
         let mut findings = self.nothing_yet()?;
-        if self.settings.kind == WatchKind::WatchCatchup {
+        if self.settings.kind == WatchKind::Catchup {
             self.write(&mut findings)?;
         }
         findings.rss_before_bytes = self.settled_rss()?;
         let receivers = self.connect()?;
-        if self.settings.kind == WatchKind::WatchCatchup {
+        if self.settings.kind == WatchKind::Catchup {
             findings.load_start = self.cost()?;
         }
         self.create(&receivers, &mut findings)?;
-        if self.settings.kind != WatchKind::WatchCatchup {
+        if self.settings.kind != WatchKind::Catchup {
             findings.rss_idle_bytes = Some(self.settled_rss()?);
             findings.load_start = self.cost()?;
             self.write(&mut findings)?;
@@ -144,7 +144,7 @@ impl<'a> Run<'a> {
             layout: self.settings.layout.clone(),
             interest: self.interest.clone(),
             pace: self.settings.pace,
-            with_latency: matches!(self.settings.kind, WatchKind::WatchFanout | WatchKind::WatchLatency),
+            with_latency: matches!(self.settings.kind, WatchKind::Fanout | WatchKind::Latency),
             epoch: self.epoch,
         });
         let connections = self.settings.layout.connections as u64;
@@ -158,7 +158,7 @@ impl<'a> Run<'a> {
         let watchers = self.settings.layout.watchers as u64;
         let start = self.cost()?;
         // Nothing written, nothing to catch up with: 0 means from now on.
-        let catches_up = self.settings.kind == WatchKind::WatchCatchup;
+        let catches_up = self.settings.kind == WatchKind::Catchup;
         receivers.create(if catches_up { findings.written.first_revision } else { 0 });
         receivers
             .wait(|gauges| &gauges.created, watchers, self.settings.patience)
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
     fn puts_plan(&self, schedule: &Arc<Schedule>, progress: &Arc<Progress>) -> Result<puts::Plan, Failure> {
         let settings = self.settings;
         let keys = settings.keys;
-        let unrelated = settings.kind == WatchKind::WatchMany;
+        let unrelated = settings.kind == WatchKind::Many;
         Ok(puts::Plan {
             aim: if unrelated { Aim::Unrelated { keys } } else { Aim::Watched { keys } },
             interest: self.interest.clone(),

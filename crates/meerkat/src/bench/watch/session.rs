@@ -296,7 +296,7 @@ impl Session {
 
     fn stream_of(&self, id: u32) -> Result<usize, String> {
         let index = (id / 2) as usize;
-        if id % 2 == 0 || index >= self.streams.len() {
+        if id.is_multiple_of(2) || index >= self.streams.len() {
             return Err(format!("a frame of stream {id}, which nobody opened"));
         }
         Ok(index)

@@ -21,47 +21,51 @@ const RATE_OF_LATENCY_DEFAULT: f64 = 100.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WatchKind {
     /// Many watchers of one prefix, and puts under it.
-    WatchFanout,
+    #[value(name = "watch-fanout")]
+    Fanout,
     /// Many watchers of different keys, and puts elsewhere if asked for.
-    WatchMany,
+    #[value(name = "watch-many")]
+    Many,
     /// Puts first, then watchers from the first of them on.
-    WatchCatchup,
+    #[value(name = "watch-catchup")]
+    Catchup,
     /// Watchers of different keys, and puts to these keys in turn.
-    WatchLatency,
+    #[value(name = "watch-latency")]
+    Latency,
 }
 
 impl WatchKind {
     pub fn name(self) -> &'static str {
         match self {
-            WatchKind::WatchFanout => "watch-fanout",
-            WatchKind::WatchMany => "watch-many",
-            WatchKind::WatchCatchup => "watch-catchup",
-            WatchKind::WatchLatency => "watch-latency",
+            WatchKind::Fanout => "watch-fanout",
+            WatchKind::Many => "watch-many",
+            WatchKind::Catchup => "watch-catchup",
+            WatchKind::Latency => "watch-latency",
         }
     }
 
     fn watchers_default(self) -> usize {
         match self {
-            WatchKind::WatchFanout => 1_000,
-            WatchKind::WatchMany => 10_000,
-            WatchKind::WatchCatchup => 1,
-            WatchKind::WatchLatency => 100,
+            WatchKind::Fanout => 1_000,
+            WatchKind::Many => 10_000,
+            WatchKind::Catchup => 1,
+            WatchKind::Latency => 100,
         }
     }
 
     fn clients_default(self) -> usize {
         match self {
-            WatchKind::WatchFanout | WatchKind::WatchLatency => 16,
-            WatchKind::WatchMany => 64,
-            WatchKind::WatchCatchup => 256,
+            WatchKind::Fanout | WatchKind::Latency => 16,
+            WatchKind::Many => 64,
+            WatchKind::Catchup => 256,
         }
     }
 
     fn puts_default(self) -> u64 {
         match self {
-            WatchKind::WatchFanout | WatchKind::WatchLatency => 1_000,
-            WatchKind::WatchMany => 0,
-            WatchKind::WatchCatchup => 200_000,
+            WatchKind::Fanout | WatchKind::Latency => 1_000,
+            WatchKind::Many => 0,
+            WatchKind::Catchup => 200_000,
         }
     }
 }
@@ -112,11 +116,11 @@ impl Settings {
     pub fn new(args: &BenchArgs, kind: WatchKind, endpoints: Vec<Endpoint>) -> Result<Settings, Failure> {
         let watch = &args.watch;
         let watchers = watch.watchers.unwrap_or(kind.watchers_default());
-        let own_keys = matches!(kind, WatchKind::WatchMany | WatchKind::WatchLatency);
+        let own_keys = matches!(kind, WatchKind::Many | WatchKind::Latency);
         refuse_nonsense(args, kind, watchers)?;
         let streams = watch.streams.unwrap_or(STREAMS_DEFAULT).min(watchers.max(1));
         let clients = args.clients.unwrap_or(kind.clients_default());
-        let latency_rate = (kind == WatchKind::WatchLatency).then_some(RATE_OF_LATENCY_DEFAULT);
+        let latency_rate = (kind == WatchKind::Latency).then_some(RATE_OF_LATENCY_DEFAULT);
         Ok(Settings {
             kind,
             target: if own_keys { Target::OwnKey } else { Target::WholePrefix },
@@ -130,7 +134,7 @@ impl Settings {
             rate: args.rate.or(latency_rate),
             clients,
             connections: args.conns.unwrap_or(endpoints.len()).min(clients),
-            keys: if kind == WatchKind::WatchLatency { watchers as u64 } else { args.key_space },
+            keys: if kind == WatchKind::Latency { watchers as u64 } else { args.key_space },
             value_bytes: args.val_size,
             patience: args.timeout,
             layout: Layout {
@@ -150,7 +154,7 @@ impl Settings {
 
 fn refuse_nonsense(args: &BenchArgs, kind: WatchKind, watchers: usize) -> Result<(), Failure> {
     let refused = |text: String| Err(Failure::bad_arguments(text));
-    if watchers == 0 && kind != WatchKind::WatchMany {
+    if watchers == 0 && kind != WatchKind::Many {
         return refused(format!("--watchers must be at least 1 for {}", kind.name()));
     }
     if args.watch.streams == Some(0) || args.watch.watch_conns == Some(0) {
