@@ -20,6 +20,7 @@
 //! handles of streams. This crate knows no wire format: who sends brings an [`Encode`].
 
 mod catch_up;
+mod check;
 mod config;
 mod core;
 mod dispatch;

@@ -70,6 +70,17 @@ impl Ring {
         self.bytes = 0;
         self.last = last;
     }
+
+    /// Panics if the bytes are counted wrongly, or a revision is not in its place.
+    pub(crate) fn check(&self) {
+        let kept = || self.entries.iter().flatten();
+        assert_eq!(self.bytes, kept().map(|batch| batch.weight()).sum::<usize>(), "the ring's bytes");
+        assert!(self.bytes <= self.bytes_max, "the ring's limit");
+        for batch in kept() {
+            let found = self.get(batch.revision()).map(|found| found.revision());
+            assert_eq!(found, Some(batch.revision()), "a revision is found at its place");
+        }
+    }
 }
 
 #[cfg(test)]
