@@ -11,10 +11,13 @@ from .cluster import ETCD_DIR, ROOT
 
 
 def compare(pairs, pick):
-    """Median over pairs of etcd's value, of ours, and of the ratio within the pair; its spread."""
+    """Median over pairs of etcd's value, of ours, and of the ratio within the pair; its spread.
+
+    To a figure of etcd's that is not above zero there is no ratio, and none reaches any floor.
+    """
     theirs = [pick(etcd) for etcd, _ in pairs]
     ours = [pick(meerkat) for _, meerkat in pairs]
-    ratios = [our / their if their else float("nan") for our, their in zip(ours, theirs)]
+    ratios = [our / their if their > 0 else float("nan") for our, their in zip(ours, theirs)]
     return statistics.median(theirs), statistics.median(ours), statistics.median(ratios), min(ratios), max(ratios)
 
 

@@ -183,3 +183,13 @@ fn loads_that_make_no_sense_are_refused_before_anything_is_asked() {
     let nobody = run(meerkat().args(["bench", "watch-many", "--pids=4294967295"]), b"");
     assert!(stderr(&nobody).contains("--pids: process 4294967295"), "{}", stderr(&nobody));
 }
+
+#[test]
+fn the_comparison_with_etcd_judges_as_its_own_tests_say() {
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts");
+    let mut python = Command::new("python3");
+    python.args(["-B", "-m", "unittest", "bench_vs_etcd.test_watches"]).current_dir(scripts);
+    let output = run(&mut python, b"");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("Ran 0 tests"), "{}", stderr(&output));
+}
