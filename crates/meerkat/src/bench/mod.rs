@@ -61,7 +61,7 @@ pub struct BenchArgs {
     /// Requests a second, whether answered or not; latency then counts from the intended moment
     #[arg(long)]
     rate: Option<f64>,
-    /// Bytes of a key
+    /// Bytes of a key; those of watch loads have a form of their own
     #[arg(long, default_value_t = 16)]
     key_size: usize,
     /// Bytes of a value
@@ -76,7 +76,7 @@ pub struct BenchArgs {
     /// Reads in a hundred requests of a mixed load
     #[arg(long, default_value_t = 80)]
     read_percent: u64,
-    /// Take keys in order instead of at random
+    /// Take keys in order instead of at random, as watch loads always do
     #[arg(long)]
     sequential_keys: bool,
     /// Keys to write before the measurement [default: the key space if the load reads, else none]
@@ -88,7 +88,7 @@ pub struct BenchArgs {
     /// Threads of the generator; one can keep a small cluster busy
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Seed of the keys
+    /// Seed of the keys; watch loads take theirs in turn
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Without any answer for this long, give up

@@ -114,7 +114,7 @@ fn watchers_of_single_keys_get_their_own_events_only() {
 fn disturbed(server: &Solo, disturb: impl FnOnce()) -> (bool, Value) {
     let mut command = meerkat();
     command
-        .args(["bench", "watch-fanout", "--json", "--watchers=20", "--rate=50", "--duration=4s"])
+        .args(["bench", "watch-fanout", "--json", "--watchers=20", "--rate=50", "--duration=6s"])
         .args(["--timeout=3s", "--endpoints", &server.endpoint])
         .stdout(Stdio::piped())
         .stderr(Stdio::null());

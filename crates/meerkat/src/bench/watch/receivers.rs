@@ -208,16 +208,17 @@ impl Receiver {
         loop {
             tokio::select! {
                 read = reader.read(&mut buffer[filled..]) => {
-                    filled += match read.map_err(|error| error.to_string())? {
-                        0 => return Err("the server closed the connection".to_owned()),
-                        length => length,
+                    filled += match read {
+                        Ok(0) => return Err("the server closed the connection".to_owned()),
+                        Ok(length) => length,
+                        Err(error) => return Err(format!("the server closed the connection: {error}")),
                     };
                     let done = self.take(&buffer[..filled])?;
                     buffer.copy_within(done..filled, 0);
                     filled -= done;
                 }
                 written = writer.write(self.session.out()), if !self.session.out().is_empty() => {
-                    let length = written.map_err(|error| error.to_string())?;
+                    let length = written.map_err(|error| format!("the server closed the connection: {error}"))?;
                     self.session.out().drain(..length);
                 }
                 changed = self.phases.changed(), if self.session.is_opened() => {
