@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use meerkat_chaos::differential::watch::{Plan, fragment, run};
+use meerkat_chaos::differential::watch::{Plan, fragment, late, run};
 use meerkat_chaos::driver::Product;
 use meerkat_chaos::scenario::run_test;
 
-const STEPS: usize = 1_500;
+const STEPS: usize = 1_000;
 const BUDGET: Duration = Duration::from_secs(120);
 
 /// A fixed seed, so that a red run is red again; another one through the environment.
@@ -47,4 +47,14 @@ fn a_large_revision_is_cut_only_for_watchers_that_asked_for_it() {
 #[test]
 fn etcd_cuts_a_large_revision_so_the_comparison_of_pieces_is_sound() {
     run_test("watch fragments control", BUDGET, async { fragment::run(Product::Etcd).await });
+}
+
+#[test]
+fn late_watchers_of_a_long_history_are_given_what_etcd_gives_them() {
+    run_test("watch late", BUDGET, async { late::run(Product::Meerkat).await });
+}
+
+#[test]
+fn etcd_gives_late_watchers_what_etcd_gives_them_so_that_comparison_is_sound() {
+    run_test("watch late control", BUDGET, async { late::run(Product::Etcd).await });
 }

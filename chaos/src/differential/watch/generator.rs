@@ -125,7 +125,7 @@ impl Generator {
             8 => -self.random.random_range(1..1_000),
             9 => now,
             10 => now + 1,
-            11 | 12 => now + self.random.random_range(2..20),
+            11 | 12 => now + self.random.random_range(2..80),
             13 | 14 if 1 < compacted => self.random.random_range(1..compacted),
             15 | 16 if 0 < compacted => compacted,
             _ => self.random.random_range(compacted.max(1)..=now),

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod coverage;
 pub mod fragment;
 pub mod generator;
+pub mod late;
 pub mod leaderless;
 pub mod run;
 pub mod side;
