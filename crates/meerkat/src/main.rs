@@ -49,7 +49,10 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         }
         Some("dev") => dev::run(&parse(Command::new("meerkat dev").about(DEV), rest)),
         Some("bench") => bench::run(&parse(Command::new("meerkat bench").about(BENCH), rest)),
-        _ => command::run(operator(args)),
+        _ => {
+            let bare_separator = args.last().is_some_and(|last| last == "--");
+            command::run(operator(args), bare_separator)
+        }
     }
 }
 

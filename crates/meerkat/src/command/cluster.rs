@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use meerkat_proto::pb::admin::admin_client::AdminClient;
 use meerkat_proto::pb::etcdserver as pb;
 use pb::cluster_client::ClusterClient;
 use pb::kv_client::KvClient;
@@ -19,6 +20,10 @@ use crate::failure::Failure;
 
 /// Between two rounds over endpoints that cannot be reached.
 const PAUSE_BETWEEN_ROUNDS: Duration = Duration::from_millis(100);
+
+/// etcd hangs up on clients that ask more often than every five seconds.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(6);
 
 pub struct Cluster {
     endpoints: Vec<Endpoint>,
@@ -65,6 +70,18 @@ impl Cluster {
         self.request(|channel| request(MaintenanceClient::new(channel))).await
     }
 
+    /// Asks what only Meerkat's members know.
+    pub async fn admin<T, F>(&self, request: impl FnOnce(AdminClient<Channel>) -> F) -> Result<T, String>
+    where
+        F: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        self.request(|channel| request(AdminClient::new(channel).max_decoding_message_size(usize::MAX))).await
+    }
+
+    pub fn command_timeout(&self) -> Duration {
+        self.command_timeout
+    }
+
     pub async fn members(&self) -> Result<pb::MemberListResponse, String> {
         let list = |channel| async move {
             ClusterClient::new(channel).member_list(pb::MemberListRequest { linearizable: true }).await
@@ -106,6 +123,20 @@ impl Cluster {
 
     async fn dial(&self, endpoint: &Endpoint, deadline: Instant) -> Result<Channel, String> {
         let dialer = Dialer::from_shared(endpoint.uri()).map_err(|error| error.to_string())?;
+        self.dial_as(dialer, deadline).await
+    }
+
+    /// A connection that is kept: one whose other end has gone silent is found out and ends.
+    pub async fn dial_to_stay(&self, endpoint: &Endpoint) -> Result<Channel, String> {
+        let dialer = Dialer::from_shared(endpoint.uri()).map_err(|error| error.to_string())?;
+        let dialer = dialer
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true);
+        self.dial_as(dialer, Instant::now() + self.dial_timeout).await
+    }
+
+    async fn dial_as(&self, dialer: Dialer, deadline: Instant) -> Result<Channel, String> {
         let until = deadline.min(Instant::now() + self.dial_timeout);
         match tokio::time::timeout_at(until, dialer.connect()).await {
             Ok(Ok(channel)) => Ok(channel),
@@ -115,7 +146,7 @@ impl Cluster {
     }
 }
 
-const DEADLINE: &str = "context deadline exceeded";
+pub const DEADLINE: &str = "context deadline exceeded";
 
 /// The reason under all the layers that passed it on.
 fn innermost(error: &dyn std::error::Error) -> String {
@@ -127,7 +158,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
 }
 
 /// A refusal in etcd's own words if it has some, else with its code in front.
-fn describe(status: &Status) -> String {
+pub fn describe(status: &Status) -> String {
     let message = status.message();
     if message.starts_with("etcdserver: ") || message.starts_with("auth: ") {
         return message.to_owned();
@@ -138,6 +169,11 @@ fn describe(status: &Status) -> String {
         code => format!("{code:?}"),
     };
     format!("rpc error: code = {code} desc = {message}")
+}
+
+/// Whether a refusal means that the server has no such request at all.
+pub fn is_unknown_request(reason: &str) -> bool {
+    reason.starts_with("rpc error: code = Unimplemented")
 }
 
 /// The failure of a command whose one request failed.

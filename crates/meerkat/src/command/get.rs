@@ -8,6 +8,7 @@ use pb::range_request::{SortOrder, SortTarget};
 
 use super::cluster::{Cluster, refused};
 use super::key_range;
+use super::times;
 use crate::failure::Failure;
 use crate::print::{self, Answer, Format, Style};
 
@@ -48,6 +49,9 @@ pub struct GetArgs {
     /// Only write values, in the simple format
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     print_value_only: bool,
+    /// Also show when each key was created and last changed (Meerkat only)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    times: bool,
 }
 
 pub async fn run(args: &GetArgs, cluster: &Cluster, style: Style) -> Result<(), Failure> {
@@ -58,13 +62,40 @@ pub async fn run(args: &GetArgs, cluster: &Cluster, style: Style) -> Result<(), 
     if args.print_value_only && style.format != Format::Simple {
         return Err(Failure::bad_arguments("print-value-only is only for `--write-out=simple`"));
     }
+    if args.times {
+        refuse_with_times(args, style)?;
+        return print::show(&Answer::Timed(times::range(cluster, request).await?), style);
+    }
     style.format.refuse_table()?;
     let response = cluster.kv(|mut kv| async move { kv.range(request).await }).await.map_err(refused)?;
     print::show(&Answer::Get { response, values_only: args.print_value_only }, style)
 }
 
-/// The request the arguments ask for. Also used for the lines of a transaction.
-pub fn request(args: &GetArgs) -> Result<pb::RangeRequest, Failure> {
+/// Times are those of the present, and stand beside the key-values.
+fn refuse_with_times(args: &GetArgs, style: Style) -> Result<(), Failure> {
+    let contradicts = [
+        (args.rev != 0, "--rev: only the present has its times"),
+        (args.count_only, "--count-only"),
+        (args.print_value_only, "--print-value-only"),
+        (args.consistency != "l", "--consistency=s: the times are read linearizably"),
+        (style.format == Format::Protobuf, "-w protobuf: etcd's message has no field for them"),
+    ];
+    match contradicts.iter().find(|(given, _)| *given) {
+        Some((_, what)) => Err(Failure::bad_arguments(format!("--times cannot be combined with {what}"))),
+        None => Ok(()),
+    }
+}
+
+/// The same for a line of a transaction, which cannot ask for times.
+pub fn request_in_txn(args: &GetArgs) -> Result<pb::RangeRequest, Failure> {
+    if args.times {
+        return Err(Failure::bad_input("--times cannot be used inside a transaction"));
+    }
+    request(args)
+}
+
+/// The request the arguments ask for.
+fn request(args: &GetArgs) -> Result<pb::RangeRequest, Failure> {
     if args.keys.is_empty() {
         return Err(Failure::bad_arguments(
             "get command needs one argument as key and an optional argument as range_end",

@@ -12,8 +12,10 @@ mod get;
 mod key_range;
 mod member;
 mod put;
+mod times;
 mod txn;
 mod txn_text;
+mod watch;
 
 use std::time::Duration;
 
@@ -87,6 +89,7 @@ enum OperatorCommand {
     Put(put::PutArgs),
     Del(del::DelArgs),
     Txn(txn::TxnArgs),
+    Watch(watch::WatchArgs),
     Compaction(compaction::CompactionArgs),
     Endpoint(endpoint::EndpointArgs),
     Member(member::MemberArgs),
@@ -100,7 +103,9 @@ struct Settings {
     dial_timeout: Duration,
 }
 
-pub fn run(cli: OperatorCli) -> Result<(), Failure> {
+/// `bare_separator`: whether the command line ends with a `--` that nothing follows, which the parser
+/// does not tell.
+pub fn run(cli: OperatorCli, bare_separator: bool) -> Result<(), Failure> {
     let settings = settings(&cli.global, |variable| std::env::var(variable).ok())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -111,6 +116,7 @@ pub fn run(cli: OperatorCli) -> Result<(), Failure> {
             OperatorCommand::Put(args) => put::run(&args, &cluster, style).await,
             OperatorCommand::Del(args) => del::run(&args, &cluster, style).await,
             OperatorCommand::Txn(args) => txn::run(&args, &cluster, style).await,
+            OperatorCommand::Watch(args) => watch::run(&args, &cluster, style, bare_separator).await,
             OperatorCommand::Compaction(args) => compaction::run(&args, &cluster).await,
             OperatorCommand::Endpoint(args) => endpoint::run(&args, &cluster, style).await,
             OperatorCommand::Member(args) => member::run(&args, &cluster, style).await,

@@ -171,7 +171,7 @@ fn operation(line: &[u8]) -> Result<pb::RequestOp, Failure> {
     let request = match command.to_str() {
         Some("get") => {
             let line = GetLine::try_parse_from(args).map_err(|_| invalid())?;
-            Request::RequestRange(get::request(&line.args)?)
+            Request::RequestRange(get::request_in_txn(&line.args)?)
         }
         Some("put") => {
             let line = PutLine::try_parse_from(args).map_err(|_| invalid())?;
@@ -187,7 +187,7 @@ fn operation(line: &[u8]) -> Result<pb::RequestOp, Failure> {
 }
 
 /// Splits a command line: words, `"quoted in Go's way"`, and `'quoted as they are'`.
-fn words(line: &[u8]) -> Option<Vec<OsString>> {
+pub fn words(line: &[u8]) -> Option<Vec<OsString>> {
     let mut rest = line.trim_ascii_start();
     let mut words = Vec::new();
     while let Some(first) = rest.first() {

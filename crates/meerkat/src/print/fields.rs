@@ -5,7 +5,7 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::mvcc::KeyValue;
 use pb::response_op::Response;
 
-use super::{Answer, EndpointHealth};
+use super::{Answer, EndpointHealth, EndpointWatchers, TimedRange, rfc3339, watcher_state};
 use crate::go_duration;
 use crate::go_quote::quote;
 
@@ -13,6 +13,7 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) {
     let mut page = Page { out };
     match answer {
         Answer::Get { response, .. } => page.range(response),
+        Answer::Timed(timed) => page.timed(timed),
         Answer::Put(response) => page.put(response),
         Answer::Del(response) => page.del(response),
         Answer::Txn(response) => page.txn(response),
@@ -27,6 +28,8 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) {
             }
         }
         Answer::Health(list) => list.iter().for_each(|health| page.health(health)),
+        Answer::Watch(response) => page.watch(response),
+        Answer::Watchers(list) => list.iter().for_each(|at| page.watchers(at)),
     }
 }
 
@@ -66,6 +69,46 @@ impl Page<'_> {
         response.kvs().iter().for_each(|kv| self.kv("", kv));
         self.field("More", response.more);
         self.field("Count", response.count);
+    }
+
+    fn timed(&mut self, timed: &TimedRange) {
+        self.header(timed.response.header.as_ref());
+        for (kv, time) in timed.rows() {
+            self.kv("", kv);
+            self.field("CreateTime", quote(rfc3339(time.created_ms).as_bytes()));
+            self.field("ModTime", quote(rfc3339(time.modified_ms).as_bytes()));
+        }
+        self.field("More", timed.response.more);
+        self.field("Count", timed.response.count);
+    }
+
+    fn watch(&mut self, response: &pb::WatchResponse) {
+        self.header(response.header.as_ref());
+        for event in &response.events {
+            self.field("Type", event.r#type().as_str_name());
+            event.prev_kv.iter().for_each(|kv| self.kv("Prev", kv));
+            event.kv.iter().for_each(|kv| self.kv("", kv));
+        }
+    }
+
+    fn watchers(&mut self, at: &EndpointWatchers) {
+        for watcher in &at.watchers {
+            self.field("Endpoint", quote(at.endpoint.as_bytes()));
+            self.field("MemberID", at.member_id);
+            self.field("Revision", at.revision);
+            self.field("Client", quote(watcher.client_address.as_bytes()));
+            self.field("Stream", watcher.stream_id);
+            self.field("WatchID", watcher.watch_id);
+            self.field("Key", quote(&watcher.key));
+            self.field("RangeEnd", quote(&watcher.range_end));
+            self.field("State", quote(watcher_state(watcher).as_bytes()));
+            self.field("NextRevision", watcher.next_revision);
+            self.field("LagRevisions", watcher.lag_revisions);
+            self.field("LagMs", watcher.lag_ms);
+            self.field("StreamQueuedBytes", watcher.stream_queued_bytes);
+            self.field("StreamQueuedItems", watcher.stream_queued_items);
+            self.blank();
+        }
     }
 
     fn put(&mut self, response: &pb::PutResponse) {

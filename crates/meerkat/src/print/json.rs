@@ -4,6 +4,8 @@
 //! The views below name every field a reader of this output may rely on. Changing one breaks
 //! scripts.
 
+mod watch;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use meerkat_proto::pb::etcdserver as pb;
@@ -11,12 +13,13 @@ use meerkat_proto::pb::mvcc;
 use pb::response_op::Response;
 use serde::{Serialize, Serializer};
 
-use super::{Answer, EndpointHealth};
+use super::{Answer, EndpointHealth, KeyTime, TimedRange, time_text};
 use crate::go_duration;
 
 pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
     let json = match answer {
         Answer::Get { response, .. } => text(&Range::from(response)),
+        Answer::Timed(timed) => text(&TimedKvs::from(timed)),
         Answer::Put(response) => text(&Put::from(response)),
         Answer::Del(response) => text(&Del::from(response)),
         Answer::Txn(response) => text(&Txn::from(response)),
@@ -25,6 +28,8 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
         Answer::Statuses(list) => text(&list.iter().map(StatusRow::from).collect::<Vec<_>>()),
         Answer::Hashes(list) => text(&list.iter().map(HashRow::from).collect::<Vec<_>>()),
         Answer::Health(list) => text(&list.iter().map(Health::from).collect::<Vec<_>>()),
+        Answer::Watch(response) => text(&watch::Watch::from(response)),
+        Answer::Watchers(list) => text(&list.iter().map(watch::Watchers::from).collect::<Vec<_>>()),
     };
     out.extend_from_slice(json.as_bytes());
     out.push(b'\n');
@@ -54,6 +59,10 @@ struct Header {
     revision: i64,
     #[serde(skip_serializing_if = "is_zero")]
     raft_term: u64,
+}
+
+impl Header {
+    const NONE: Header = Header { cluster_id: 0, member_id: 0, revision: 0, raft_term: 0 };
 }
 
 fn header(header: &Option<pb::ResponseHeader>) -> Option<Header> {
@@ -113,6 +122,43 @@ impl<'a> From<&'a pb::RangeResponse> for Range<'a> {
             kvs: response.kvs().iter().map(Kv::from).collect(),
             more: response.more,
             count: response.count,
+        }
+    }
+}
+
+/// As [`Range`], with two more fields in each key-value.
+#[derive(Serialize)]
+struct TimedKvs<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    header: Option<Header>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kvs: Vec<TimedKv<'a>>,
+    #[serde(skip_serializing_if = "is_zero")]
+    more: bool,
+    #[serde(skip_serializing_if = "is_zero")]
+    count: i64,
+}
+
+#[derive(Serialize)]
+struct TimedKv<'a> {
+    #[serde(flatten)]
+    kv: Kv<'a>,
+    create_time: String,
+    mod_time: String,
+}
+
+impl<'a> From<&'a TimedRange> for TimedKvs<'a> {
+    fn from(timed: &'a TimedRange) -> TimedKvs<'a> {
+        let timed_kv = |(kv, time): (&'a mvcc::KeyValue, &KeyTime)| TimedKv {
+            kv: Kv::from(kv),
+            create_time: time_text::rfc3339(time.created_ms),
+            mod_time: time_text::rfc3339(time.modified_ms),
+        };
+        TimedKvs {
+            header: header(&timed.response.header),
+            kvs: timed.rows().map(timed_kv).collect(),
+            more: timed.response.more,
+            count: timed.response.count,
         }
     }
 }

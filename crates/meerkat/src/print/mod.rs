@@ -7,14 +7,21 @@ mod fields;
 mod json;
 mod simple;
 mod table;
+mod time_text;
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
+use meerkat_proto::pb::admin;
 use meerkat_proto::pb::etcdserver as pb;
+use meerkat_proto::pb::mvcc::KeyValue;
 use prost::Message;
 
 use crate::failure::Failure;
+use crate::go_quote::quote;
+
+pub use self::time_text::rfc3339;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -53,7 +60,11 @@ pub struct Style {
 
 /// Something a command has to show.
 pub enum Answer {
-    Get { response: pb::RangeResponse, values_only: bool },
+    Get {
+        response: pb::RangeResponse,
+        values_only: bool,
+    },
+    Timed(TimedRange),
     Put(pb::PutResponse),
     Del(pb::DeleteRangeResponse),
     Txn(pb::TxnResponse),
@@ -61,6 +72,37 @@ pub enum Answer {
     Statuses(Vec<(String, pb::StatusResponse)>),
     Hashes(Vec<(String, pb::HashKvResponse)>),
     Health(Vec<EndpointHealth>),
+    /// What a watch was told; the canceled one of a watch that was never created has no header.
+    Watch(pb::WatchResponse),
+    Watchers(Vec<EndpointWatchers>),
+}
+
+/// A range with the times of each of its key-values, in the same order.
+pub struct TimedRange {
+    pub response: pb::RangeResponse,
+    pub times: Vec<KeyTime>,
+}
+
+/// In milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyTime {
+    pub created_ms: u64,
+    pub modified_ms: u64,
+}
+
+impl TimedRange {
+    fn rows(&self) -> impl Iterator<Item = (&KeyValue, &KeyTime)> {
+        self.response.kvs().iter().zip(&self.times)
+    }
+}
+
+/// Everyone who watches at one endpoint.
+pub struct EndpointWatchers {
+    pub endpoint: String,
+    pub member_id: u64,
+    /// The newest revision the member has given to its watchers.
+    pub revision: i64,
+    pub watchers: Vec<admin::Watcher>,
 }
 
 /// Whether an endpoint answers, and how fast.
@@ -73,17 +115,28 @@ pub struct EndpointHealth {
 
 /// Renders an answer and writes it to stdout.
 pub fn show(answer: &Answer, style: Style) -> Result<(), Failure> {
+    show_next(answer, style).map(drop)
+}
+
+/// As [`show`], for one answer of many: breaks off when nobody reads them any more.
+pub fn show_next(answer: &Answer, style: Style) -> Result<ControlFlow<()>, Failure> {
     let bytes = render(answer, style)?;
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(&bytes).and_then(|()| stdout.flush()) {
         // The reader has seen enough, as with `| head`.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => Ok(outcome?),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+        outcome => Ok(ControlFlow::Continue(outcome?)),
     }
 }
 
 fn render(answer: &Answer, style: Style) -> Result<Vec<u8>, Failure> {
     let mut out = Vec::new();
+    // A mark of progress is a line of text in every format.
+    if let Answer::Watch(response) = answer
+        && let Some(revision) = progress_mark(response)
+    {
+        out.extend_from_slice(format!("progress notify: {revision}\n").as_bytes());
+    }
     match style.format {
         Format::Simple => simple::render(answer, style.hex, &mut out),
         Format::Json => json::render(answer, style.hex, &mut out),
@@ -94,19 +147,36 @@ fn render(answer: &Answer, style: Style) -> Result<Vec<u8>, Failure> {
     Ok(out)
 }
 
+/// The revision up to which a watch has been told everything, if that is all that the response says.
+pub fn progress_mark(response: &pb::WatchResponse) -> Option<i64> {
+    let silent = response.events.is_empty() && !response.created && !response.canceled;
+    let revision = response.header.map_or(0, |header| header.revision);
+    (silent && response.compact_revision == 0 && revision != 0).then_some(revision)
+}
+
 fn unsupported(format: &str) -> Failure {
     Failure::bad_feature(format!("{format} not supported as output format"))
 }
 
 fn protobuf(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
-    *out = match answer {
+    let bytes = match answer {
         Answer::Get { response, .. } => response.encode_to_vec(),
         Answer::Put(response) => response.encode_to_vec(),
         Answer::Del(response) => response.encode_to_vec(),
         Answer::Txn(response) => response.encode_to_vec(),
         Answer::Members(response) => response.encode_to_vec(),
-        Answer::Statuses(_) | Answer::Hashes(_) | Answer::Health(_) => return None,
+        Answer::Watch(response) => {
+            // As etcd's Go client keeps it, which forgets these two.
+            pb::WatchResponse { watch_id: 0, cancel_reason: String::new(), ..response.clone() }
+                .encode_to_vec()
+        }
+        Answer::Timed(_)
+        | Answer::Statuses(_)
+        | Answer::Hashes(_)
+        | Answer::Health(_)
+        | Answer::Watchers(_) => return None,
     };
+    out.extend_from_slice(&bytes);
     Some(())
 }
 
@@ -137,6 +207,40 @@ fn status_columns(endpoint: &str, status: &pb::StatusResponse) -> Vec<String> {
         status.raft_applied_index.to_string(),
         status.errors.join(", "),
     ]
+}
+
+/// The columns of a watcher, as `simple` and `table` show them.
+fn watcher_columns(endpoint: &str, watcher: &admin::Watcher) -> Vec<String> {
+    vec![
+        endpoint.to_owned(),
+        watcher.client_address.clone(),
+        watcher.stream_id.to_string(),
+        watcher.watch_id.to_string(),
+        key_range_text(&watcher.key, &watcher.range_end),
+        watcher_state(watcher).to_owned(),
+        watcher.next_revision.to_string(),
+        watcher.lag_revisions.to_string(),
+        format!("{}.{:03}", watcher.lag_ms / 1_000, watcher.lag_ms % 1_000),
+        watcher.stream_queued_bytes.to_string(),
+    ]
+}
+
+fn watcher_state(watcher: &admin::Watcher) -> &'static str {
+    match watcher.state() {
+        admin::WatcherState::Unspecified => "unknown",
+        admin::WatcherState::Synced => "synced",
+        admin::WatcherState::CatchingUp => "catching up",
+        admin::WatcherState::Ended => "ended",
+    }
+}
+
+/// One key, from a key to an end that is not in it, or from a key on.
+fn key_range_text(key: &[u8], range_end: &[u8]) -> String {
+    match range_end {
+        [] => quote(key),
+        [0] => format!("{}..", quote(key)),
+        end => format!("{}..{}", quote(key), quote(end)),
+    }
 }
 
 /// A size for people: `25 kB`, `1.5 GB`, in powers of a thousand.
@@ -171,6 +275,27 @@ mod tests {
         for (bytes, text) in rows {
             assert_eq!(decimal_bytes(bytes), text);
         }
+    }
+
+    #[test]
+    fn a_watcher_is_a_row_that_says_what_it_is_owed() {
+        let watcher = admin::Watcher {
+            stream_id: 4,
+            watch_id: 1,
+            client_address: "10.0.0.1:5000".to_owned(),
+            key: "a\n".into(),
+            range_end: "b".into(),
+            state: admin::WatcherState::CatchingUp.into(),
+            next_revision: 7,
+            lag_revisions: 3,
+            lag_ms: 1_020,
+            stream_queued_bytes: 99,
+            ..Default::default()
+        };
+        let row = watcher_columns("m:1", &watcher).join(" ");
+        assert_eq!(row, "m:1 10.0.0.1:5000 4 1 \"a\\n\"..\"b\" catching up 7 3 1.020 99");
+        assert_eq!(key_range_text(b"k", b""), "\"k\"");
+        assert_eq!(key_range_text(b"k", b"\0"), "\"k\"..");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! Bytes go out as they are, unless hexadecimal was asked for.
 
 use meerkat_proto::pb::etcdserver as pb;
-use meerkat_proto::pb::mvcc::KeyValue;
+use meerkat_proto::pb::mvcc::{Event, KeyValue};
 use pb::response_op::Response;
 
-use super::{Answer, member_columns, status_columns};
+use super::{Answer, TimedRange, member_columns, rfc3339, status_columns, watcher_columns};
 use crate::go_duration;
 
 pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
@@ -16,6 +16,7 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
         Answer::Get { response, values_only: true } => {
             response.kvs().iter().for_each(|kv| page.bytes_line(&kv.value));
         }
+        Answer::Timed(timed) => page.timed(timed),
         Answer::Put(response) => page.put(response),
         Answer::Del(response) => page.del(response),
         Answer::Txn(response) => page.txn(response),
@@ -27,6 +28,12 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
         }
         Answer::Hashes(list) => {
             list.iter().for_each(|(endpoint, hash)| page.row(&[endpoint.clone(), hash.hash.to_string()]));
+        }
+        Answer::Watch(response) => response.events.iter().for_each(|event| page.event(event)),
+        Answer::Watchers(list) => {
+            for at in list {
+                at.watchers.iter().for_each(|watcher| page.row(&watcher_columns(&at.endpoint, watcher)));
+            }
         }
         // The unhealthy ones go to stderr, where the command puts them.
         Answer::Health(list) => {
@@ -71,6 +78,20 @@ impl Page<'_> {
             self.bytes_line(&kv.key);
             self.bytes_line(&kv.value);
         }
+    }
+
+    fn timed(&mut self, timed: &TimedRange) {
+        for (kv, time) in timed.rows() {
+            self.kvs(std::slice::from_ref(kv));
+            self.line(&format!("created {}", rfc3339(time.created_ms)));
+            self.line(&format!("changed {}", rfc3339(time.modified_ms)));
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.line(event.r#type().as_str_name());
+        self.kvs(event.prev_kv.as_slice());
+        self.kvs(event.kv.as_slice());
     }
 
     fn put(&mut self, response: &pb::PutResponse) {

@@ -1,10 +1,14 @@
 //! The format with a box around it, for answers that are lists.
 //!
 //! Headings are upper-case and centred, cells are flush right, and a column is as wide as its
-//! widest cell. Key-values have no table: their bytes would break the box.
+//! widest cell. Key-values have no table, since their bytes would break the box; only with their
+//! times do they, and are quoted.
 
-use super::{Answer, member_columns, status_columns};
+use meerkat_proto::pb::mvcc;
+
+use super::{Answer, TimedRange, member_columns, rfc3339, status_columns, watcher_columns};
 use crate::go_duration;
+use crate::go_quote::quote;
 
 const MEMBERS: &[&str] = &["ID", "STATUS", "NAME", "PEER ADDRS", "CLIENT ADDRS", "IS LEARNER"];
 const STATUSES: &[&str] = &[
@@ -18,6 +22,20 @@ const STATUSES: &[&str] = &[
     "RAFT INDEX",
     "RAFT APPLIED INDEX",
     "ERRORS",
+];
+
+const TIMED: &[&str] = &["KEY", "VALUE", "VERSION", "CREATED", "CHANGED"];
+const WATCHERS: &[&str] = &[
+    "ENDPOINT",
+    "CLIENT",
+    "STREAM",
+    "WATCH ID",
+    "KEYS",
+    "STATE",
+    "NEXT REVISION",
+    "LAG REVISIONS",
+    "LAG SECONDS",
+    "QUEUED BYTES",
 ];
 
 /// `None` for answers that are no list.
@@ -38,10 +56,27 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
             };
             boxed(&["ENDPOINT", "HEALTH", "TOOK", "ERROR"], list.iter().map(row).collect())
         }
-        Answer::Get { .. } | Answer::Put(_) | Answer::Del(_) | Answer::Txn(_) => return None,
+        Answer::Timed(timed) => boxed(TIMED, timed_rows(timed)),
+        Answer::Watchers(list) => {
+            let rows = list
+                .iter()
+                .flat_map(|at| at.watchers.iter().map(|watcher| watcher_columns(&at.endpoint, watcher)));
+            boxed(WATCHERS, rows.collect())
+        }
+        Answer::Get { .. } | Answer::Put(_) | Answer::Del(_) | Answer::Txn(_) | Answer::Watch(_) => {
+            return None;
+        }
     };
     out.extend_from_slice(text.as_bytes());
     Some(())
+}
+
+fn timed_rows(timed: &TimedRange) -> Vec<Vec<String>> {
+    let row = |(kv, time): (&mvcc::KeyValue, &super::KeyTime)| {
+        let times = [rfc3339(time.created_ms), rfc3339(time.modified_ms)];
+        [quote(&kv.key), quote(&kv.value), kv.version.to_string()].into_iter().chain(times).collect()
+    };
+    timed.rows().map(row).collect()
 }
 
 fn boxed(headings: &[&str], rows: Vec<Vec<String>>) -> String {

@@ -10,6 +10,34 @@ struct Announced {
     directory: std::path::PathBuf,
 }
 
+/// A cluster for other tests. It ends with this value, its members too.
+pub struct Dev {
+    pub endpoints: Vec<String>,
+    process: Running,
+}
+
+impl Dev {
+    pub fn start(nodes: &str) -> Dev {
+        let mut command = meerkat();
+        command.args(["dev", "--nodes", nodes]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Running(command.spawn().expect("the binary starts"));
+        let out = collect(process.0.stdout.take().expect("piped"));
+        wait_until("the cluster is announced", || {
+            out.lock().expect("readable").contains("Ctrl-C stops them")
+        });
+        let announced = read_announcement(&out.lock().expect("readable"));
+        Dev { endpoints: announced.endpoints, process }
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        // Killed outright it would leave its members behind.
+        self.process.signal("INT");
+        self.process.wait();
+    }
+}
+
 fn read_announcement(text: &str) -> Announced {
     let endpoints = text.lines().find_map(|line| line.trim().strip_prefix("export ETCDCTL_ENDPOINTS="));
     let logs: Vec<&str> = text.lines().filter(|line| line.contains(" logs to ")).collect();

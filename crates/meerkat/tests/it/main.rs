@@ -3,6 +3,9 @@
 mod bench;
 mod bench_watch;
 mod dev;
+mod etcd;
 mod process;
 mod same_as_etcdctl;
 mod serve;
+mod times;
+mod watch;

