@@ -1,4 +1,5 @@
-//! How fast puts are applied and history is read. A measurement: run by name, in release, on a machine at rest.
+//! A long history read in pieces: nothing is missing or twice, whatever the options; and how fast.
+//! `MEERKAT_PACE_EVENTS=200000` makes a measurement of it.
 
 use crate::rig::{Log, Rig};
 use bytes::Bytes;
@@ -6,7 +7,8 @@ use meerkat_state::{HistoryQuery, LogEntry};
 use meerkat_types::{Command, Key, NewLease, NewValue, Put, Revision};
 use std::time::{Duration, Instant};
 
-const EVENTS: usize = 200_000;
+/// No machine is so busy that this much takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn put(number: usize, keys: usize) -> Command {
     Command::Put(Put {
@@ -30,10 +32,14 @@ fn read_all(rig: &Rig, with_previous: bool, newest_only: bool) -> (usize, Durati
         with_previous,
         newest_only,
     };
-    let mut events = 0;
+    let (mut events, mut last) = (0, Revision::new(1));
     while query.first <= query.last {
         let history = pinned.history(&query).expect("history");
-        events += history.batches.iter().map(|batch| batch.events.len()).sum::<usize>();
+        for batch in &history.batches {
+            assert!(last < batch.revision, "each revision once, in order");
+            last = batch.revision;
+            events += batch.events.len();
+        }
         query.first = history.next;
     }
     (events, began.elapsed())
@@ -46,21 +52,26 @@ fn apply_all(rig: &mut Rig, entries: &[LogEntry]) -> Duration {
     began.elapsed()
 }
 
+fn events_to_write() -> usize {
+    let given = std::env::var("MEERKAT_PACE_EVENTS").ok();
+    given.map_or(20_000, |number| number.parse().expect("MEERKAT_PACE_EVENTS is a number"))
+}
+
 #[test]
-#[ignore = "a measurement: asks for a machine at rest"]
-fn two_hundred_thousand_small_events_are_read_in_well_under_a_second() {
-    for keys in [1_000, 100_000] {
+fn a_long_history_is_read_whole_in_pieces() {
+    let total = events_to_write();
+    for keys in [total / 200, total / 2] {
         let (mut rig, mut log) = (Rig::new(), Log::default());
         rig.machine().set_publish_events(false);
-        let entries: Vec<_> = (0..EVENTS).map(|number| log.command(put(number, keys))).collect();
-        println!("{keys} keys: {EVENTS} puts applied in {:?}", apply_all(&mut rig, &entries));
+        let entries: Vec<_> = (0..total).map(|number| log.command(put(number, keys))).collect();
+        println!("{keys} keys: {total} puts applied in {:?}", apply_all(&mut rig, &entries));
         for (with_previous, newest_only) in [(false, false), (true, false), (false, true), (true, true)] {
             let (events, took) = read_all(&rig, with_previous, newest_only);
             println!(
                 "{keys} keys, previous {with_previous}, newest only {newest_only}: {events} events in {took:?}"
             );
-            assert_eq!(events, if newest_only { keys } else { EVENTS });
-            assert!(with_previous || newest_only || took < Duration::from_secs(1), "{took:?}");
+            assert_eq!(events, if newest_only { keys } else { total });
+            assert!(took < PATIENCE, "{took:?}");
         }
     }
 }
