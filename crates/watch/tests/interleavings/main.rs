@@ -3,6 +3,7 @@
 
 mod every_order;
 mod follower;
+mod known_bad;
 mod random;
 mod reader;
 mod schedule;
