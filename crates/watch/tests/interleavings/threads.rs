@@ -23,7 +23,7 @@ const REVISIONS: i64 = 6_000;
 const READERS: u64 = 12;
 
 /// Far more than a run needs: a reader that is not woken is found by this.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 struct Shared {
@@ -134,9 +134,9 @@ async fn read(hub: Hub, shared: Shared, number: u64) -> Told {
         } else if is_level(&reader, &shared) {
             return reader.told();
         }
-        if let Ok((taken, out)) =
-            tokio::time::timeout(Duration::from_millis(5), take(&stream, &mut dice)).await
-        {
+        // While there is more to ask for, it looks up now and then; later nothing but the hub wakes it.
+        let patience = if written { DEADLINE } else { Duration::from_millis(5) };
+        if let Ok((taken, out)) = tokio::time::timeout(patience, take(&stream, &mut dice)).await {
             let frontier = hub.frontier();
             reader.read(&shared.store.lock(), frontier, &taken, &out);
             assert!(reader.ended.is_none(), "no stream is ended here: {:?}", reader.ended);
