@@ -133,16 +133,15 @@ impl Core {
         if stream.id != stream_id {
             return;
         }
-        let placed = if request.range.is_empty() {
+        let place = place(request.start, horizon, frontier);
+        let placed = if place == Place::BeforeHistory {
+            Err(Refused::BeforeHistory)
+        } else if request.range.is_empty() {
             Err(Refused::EmptyRange)
         } else {
-            stream.choose_id(request.id).ok_or(Refused::DuplicateId)
+            // Only a watcher that is made takes a number.
+            stream.choose_id(request.id).map(|id| (id, place)).ok_or(Refused::DuplicateId)
         };
-        let place = place(request.start, horizon, frontier);
-        let placed = placed.and_then(|id| match place {
-            Place::BeforeHistory => Err(Refused::BeforeHistory),
-            place => Ok((id, place)),
-        });
         match placed {
             Err(refused) => stream.push(Item::Control(Control::Refused(refused)), &mut self.awake),
             Ok((id, place)) => {
