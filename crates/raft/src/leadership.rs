@@ -96,6 +96,10 @@ impl Leadership {
     /// How long ago a majority last confirmed this member as leader.
     fn quorum_silence(&self) -> Duration {
         let metrics = self.all.borrow_watched();
+        // Alone it is the majority, and has nobody to hear from.
+        if metrics.membership_config.membership().voter_ids().eq([self.me]) {
+            return Duration::ZERO;
+        }
         metrics.last_quorum_acked.as_ref().map_or(Duration::ZERO, |at| at.elapsed())
     }
 

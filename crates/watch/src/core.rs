@@ -282,15 +282,21 @@ impl Core {
         self.say(stream, last_word);
     }
 
-    /// A synced watcher could not be told of `at`.
+    /// A synced watcher could not be told of `at`: its client is too slow.
     pub(crate) fn fall_behind(&mut self, slot: u32, at: Revision) {
         self.counts.fell_behind += 1;
         let watcher = &mut self.watchers[slot as usize];
-        watcher.next = at;
         let (id, stream) = (watcher.spec.id, watcher.stream);
         if self.streams[stream.slot as usize].options.slow == SlowPolicy::Cancel {
+            watcher.next = at;
             return self.end(slot, Control::FellBehind { id, resume: at });
         }
+        self.send_to_history(slot, at);
+    }
+
+    /// A synced watcher gets `at` from history, and not by its client's fault.
+    pub(crate) fn send_to_history(&mut self, slot: u32, at: Revision) {
+        self.watchers[slot as usize].next = at;
         self.leave(slot);
         self.enter_late(slot);
     }

@@ -35,7 +35,7 @@ impl Core {
             .filter(|(_, next)| *next <= frontier)
             .collect();
         for (slot, next) in owed {
-            self.fall_behind(slot, next);
+            self.send_to_history(slot, next);
         }
         self.queue_due_marks();
     }
@@ -58,8 +58,12 @@ impl Core {
             }
             let stream = &mut self.streams[watcher.stream.slot as usize];
             let room = stream.notes < self.config.outbox_items_max(stream.watchers.len());
-            if !kept || !room {
+            if !room {
                 self.fall_behind(slot, revision);
+                continue;
+            }
+            if !kept {
+                self.send_to_history(slot, revision);
                 continue;
             }
             watcher.next = revision.next();

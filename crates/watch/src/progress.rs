@@ -14,8 +14,11 @@ impl Core {
     /// if all of them are level; else it may ask again.
     pub fn request_progress(&mut self, id: StreamId, horizon: Horizon) {
         let Some(stream) = self.stream_mut(id) else { return };
-        let waits = stream.mark_at.replace(horizon.current).is_some();
-        if !waits {
+        if stream.mark_at.is_some() {
+            // Not instead of the one that waits: a client that asks often would never hear.
+            stream.mark_again = Some(horizon.current);
+        } else {
+            stream.mark_at = Some(horizon.current);
             self.marks.push(id);
         }
         self.queue_due_marks();
@@ -32,8 +35,12 @@ impl Core {
             match stream.mark_at {
                 Some(at) if frontier < at => self.marks.push(id),
                 _ => {
-                    stream.mark_at = None;
+                    stream.mark_at = stream.mark_again.take();
+                    let again = stream.mark_at.is_some();
                     self.queue_mark(id, frontier);
+                    if again {
+                        self.marks.push(id);
+                    }
                 }
             }
         }

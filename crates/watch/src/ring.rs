@@ -7,6 +7,9 @@ use meerkat_types::Revision;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// What the place of a revision counts that is not kept.
+const EMPTY_PLACE_BYTES: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Ring {
     entries: VecDeque<Option<Arc<Encoded>>>,
@@ -43,9 +46,7 @@ impl Ring {
         self.last = batch.revision();
         let kept = batch.weight() <= self.entry_bytes_max;
         self.entries.push_back(kept.then(|| batch.clone()));
-        if kept {
-            self.bytes += batch.weight();
-        }
+        self.bytes += if kept { batch.weight() } else { EMPTY_PLACE_BYTES };
         while self.bytes_max < self.bytes {
             self.drop_first();
         }
@@ -53,8 +54,8 @@ impl Ring {
     }
 
     fn drop_first(&mut self) {
-        if let Some(batch) = self.entries.pop_front().flatten() {
-            self.bytes -= batch.weight();
+        if let Some(entry) = self.entries.pop_front() {
+            self.bytes -= entry.map_or(EMPTY_PLACE_BYTES, |batch| batch.weight());
         }
     }
 
@@ -74,7 +75,9 @@ impl Ring {
     /// Panics if the bytes are counted wrongly, or a revision is not in its place.
     pub(crate) fn check(&self) {
         let kept = || self.entries.iter().flatten();
-        assert_eq!(self.bytes, kept().map(|batch| batch.weight()).sum::<usize>(), "the ring's bytes");
+        let weight =
+            |entry: &Option<Arc<Encoded>>| entry.as_ref().map_or(EMPTY_PLACE_BYTES, |batch| batch.weight());
+        assert_eq!(self.bytes, self.entries.iter().map(weight).sum::<usize>(), "the ring's bytes");
         assert!(self.bytes <= self.bytes_max, "the ring's limit");
         for batch in kept() {
             let found = self.get(batch.revision()).map(|found| found.revision());

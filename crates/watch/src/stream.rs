@@ -141,6 +141,8 @@ pub(crate) struct Stream {
     pub(crate) reverts: u64,
     /// A progress mark is due once this is published.
     pub(crate) mark_at: Option<Revision>,
+    /// And another one after that, once this is.
+    pub(crate) mark_again: Option<Revision>,
     /// A large revision that is being written out.
     pub(crate) in_flight: Option<Arc<Encoded>>,
     /// When its reader last took something.
@@ -164,6 +166,7 @@ impl Stream {
             reader: None,
             reverts: 0,
             mark_at: None,
+            mark_again: None,
             in_flight: None,
             read_ms: now_ms,
             end: None,

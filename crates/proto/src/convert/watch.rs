@@ -55,7 +55,9 @@ fn request(wire: &pb::WatchCreateRequest) -> WatchRequest {
 
 /// Appends an event as it stands in a `WatchResponse`.
 pub fn encode_event(event: &Event, with_previous: bool, out: &mut Vec<u8>) {
-    let previous = event.previous.as_ref().filter(|_| with_previous);
+    // A key that is created had nothing before, even if the same transaction deleted it first.
+    let created = matches!(&event.kind, EventKind::Put(kv) if kv.created == kv.modified);
+    let previous = event.previous.as_ref().filter(|_| with_previous && !created);
     let (kind, kv) = match &event.kind {
         EventKind::Put(kv) => (mvcc::event::EventType::Put, key_value(kv)),
         EventKind::Delete { key, modified } => {
@@ -114,6 +116,25 @@ mod tests {
     #[test]
     fn a_request_without_content_is_nothing() {
         assert_eq!(call(pb::WatchRequest { request_union: None }), None);
+    }
+
+    #[test]
+    fn a_creation_has_no_previous_value_even_after_a_deletion_in_the_same_revision() {
+        let kv = |created: i64, modified: i64| KeyValue {
+            key: Bytes::from_static(b"key"),
+            value: Bytes::new(),
+            created: Revision::new(created),
+            modified: Revision::new(modified),
+            version: 1,
+            lease: None,
+        };
+        for (created, expected) in [(5, false), (4, true)] {
+            let event = Event { kind: EventKind::Put(kv(created, 5)), previous: Some(kv(3, 4)) };
+            let mut bytes = Vec::new();
+            encode_event(&event, true, &mut bytes);
+            let response = pb::WatchResponse::decode(bytes.as_slice()).expect("a message");
+            assert_eq!(response.events[0].prev_kv.is_some(), expected, "created at {created}");
+        }
     }
 
     #[test]

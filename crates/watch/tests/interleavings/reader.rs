@@ -114,9 +114,6 @@ impl Reader {
     pub fn expect_register(&mut self, request: &WatchRequest, current: Option<Revision>) {
         let refused = match self.choose_id(request) {
             Err(refused) => refused,
-            Ok(_) if matches!(request.start, WatchStart::At(first) if first.get() < 0) => {
-                Refused::BeforeHistory
-            }
             Ok(id) => {
                 self.ids.insert(id);
                 let assumed = current.unwrap_or(Revision::EMPTY_STORE);
@@ -129,6 +126,9 @@ impl Reader {
     }
 
     fn choose_id(&mut self, request: &WatchRequest) -> Result<i64, Refused> {
+        if matches!(request.start, WatchStart::At(first) if first.get() < 0) {
+            return Err(Refused::BeforeHistory);
+        }
         if request.range.is_empty() {
             return Err(Refused::EmptyRange);
         }
