@@ -7,9 +7,6 @@ use meerkat_types::Revision;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What the place of a revision counts that is not kept.
-const EMPTY_PLACE_BYTES: usize = 64;
-
 #[derive(Debug)]
 pub(crate) struct Ring {
     entries: VecDeque<Option<Arc<Encoded>>>,
@@ -46,16 +43,19 @@ impl Ring {
         self.last = batch.revision();
         let kept = batch.weight() <= self.entry_bytes_max;
         self.entries.push_back(kept.then(|| batch.clone()));
-        self.bytes += if kept { batch.weight() } else { EMPTY_PLACE_BYTES };
-        while self.bytes_max < self.bytes {
+        if kept {
+            self.bytes += batch.weight();
+        }
+        // An empty place in front says no more than no place.
+        while self.bytes_max < self.bytes || matches!(self.entries.front(), Some(None)) {
             self.drop_first();
         }
         kept
     }
 
     fn drop_first(&mut self) {
-        if let Some(entry) = self.entries.pop_front() {
-            self.bytes -= entry.map_or(EMPTY_PLACE_BYTES, |batch| batch.weight());
+        if let Some(batch) = self.entries.pop_front().flatten() {
+            self.bytes -= batch.weight();
         }
     }
 
@@ -75,9 +75,7 @@ impl Ring {
     /// Panics if the bytes are counted wrongly, or a revision is not in its place.
     pub(crate) fn check(&self) {
         let kept = || self.entries.iter().flatten();
-        let weight =
-            |entry: &Option<Arc<Encoded>>| entry.as_ref().map_or(EMPTY_PLACE_BYTES, |batch| batch.weight());
-        assert_eq!(self.bytes, self.entries.iter().map(weight).sum::<usize>(), "the ring's bytes");
+        assert_eq!(self.bytes, kept().map(|batch| batch.weight()).sum::<usize>(), "the ring's bytes");
         assert!(self.bytes <= self.bytes_max, "the ring's limit");
         for batch in kept() {
             let found = self.get(batch.revision()).map(|found| found.revision());
