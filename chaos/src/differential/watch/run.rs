@@ -28,16 +28,13 @@ use crate::differential::compare::{HiddenValues, difference};
 use crate::differential::request::{Answer, Request};
 use crate::driver::Product;
 
-/// How often progress marks come.
-const MARK_INTERVAL: Duration = Duration::from_millis(500);
-/// Both take etcd's flag of that time.
+/// How often progress marks come. Both take etcd's flag.
 const MARK_FLAG: &str = "--experimental-watch-progress-notify-interval=500ms";
-/// A watcher that just had events skips one interval, and an interval may be a tenth longer.
-const MARKS_WITHIN: Duration = Duration::from_millis(4 * 500);
 /// How long two transcripts may take to become equal.
 const EQUAL_WITHIN: Duration = Duration::from_secs(5);
-/// What nobody asked for may take this long to come.
-const GRACE: Duration = Duration::from_millis(300);
+/// How long nothing happens at the end: long enough for what nobody asked for to come, and for a
+/// member that hears of its leader only through work to believe that it has none.
+const IDLE: Duration = Duration::from_secs(5);
 /// Steps shown before the one that failed.
 const CONTEXT: usize = 12;
 const PROBE_KEY: &[u8] = b"probe";
@@ -388,11 +385,17 @@ impl Both {
 
     /// The end: nothing more may come, except progress marks, which must.
     async fn compare_quiet(&mut self) -> Result<(), Failure> {
+        for member in 0..self.world.members {
+            self.take(Step::Open { member, requires_leader: true }).await?;
+            let stream = self.world.streams.len() - 1;
+            let request = WatchCreateRequest { progress_notify: true, ..Default::default() };
+            self.take(Step::Create { stream, request }).await?;
+        }
         self.catch_up().await?;
         let streams = self.world.heard_streams();
         self.compare(&streams).await?;
-        tokio::time::sleep(GRACE.max(MARK_INTERVAL)).await;
-        let deadline = Instant::now() + MARKS_WITHIN.max(HEARD_WITHIN);
+        tokio::time::sleep(IDLE).await;
+        let deadline = Instant::now() + HEARD_WITHIN;
         loop {
             let mut missing = Vec::new();
             for stream in &streams {
