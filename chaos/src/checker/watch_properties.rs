@@ -6,7 +6,7 @@
 //!
 //! A revision that comes in pieces counts only when its last piece has come: a client that loses
 //! its connection before that throws the pieces away and asks for the revision again. A watcher
-//! that agreed to it may miss an event if it is sent a later one of the same key.
+//! that agreed to it may miss an event that a later one of the same key has overtaken.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -127,7 +127,7 @@ struct Judge<'a> {
     /// Positions in history of the events this watcher wants.
     wanted: Vec<usize>,
     sent: Vec<bool>,
-    /// For each of them the next one of the same key.
+    /// For each event of history the next one of the same key.
     overtaken_by: Vec<Option<usize>>,
     /// The first of `wanted` that is still to come.
     cursor: usize,
@@ -146,7 +146,7 @@ impl<'a> Judge<'a> {
         let wanted: Vec<usize> =
             history.events().iter().enumerate().filter(|(_, event)| wants(event)).map(|(at, _)| at).collect();
         let sent = vec![false; wanted.len()];
-        let overtaken_by = chain(history, &wanted);
+        let overtaken_by = if log.coalesces { chain(history) } else { Vec::new() };
         Self {
             log,
             history,
@@ -332,7 +332,7 @@ impl<'a> Judge<'a> {
         if self.log.coalesces {
             // What was passed over earlier must have been overtaken by now, not just some day.
             let passed = self.skipped.range(..upto).map(|(position, _)| *position);
-            let open: Vec<usize> = passed.filter(|position| !self.is_overtaken(*position)).collect();
+            let open: Vec<usize> = passed.filter(|position| !self.is_overtaken(*position, mark)).collect();
             for position in open {
                 self.skipped.insert(position, Skip::ByMark(mark));
             }
@@ -344,7 +344,7 @@ impl<'a> Judge<'a> {
     fn skip(&mut self, upto: usize, why: Skip) {
         for position in self.cursor..upto {
             // A mark must be true when it is sent; for the rest, what overtakes may still come.
-            let excused = matches!(why, Skip::ByMark(_)) && self.is_overtaken(position);
+            let excused = matches!(why, Skip::ByMark(mark) if self.is_overtaken(position, mark));
             if !self.sent[position] && !excused {
                 self.skipped.insert(position, why);
             }
@@ -352,13 +352,21 @@ impl<'a> Judge<'a> {
         self.cursor = self.cursor.max(upto);
     }
 
-    /// Whether the watcher was sent a later event of the same key instead, and agreed to that.
-    fn is_overtaken(&self, position: usize) -> bool {
-        let mut later = self.overtaken_by[position];
-        while let Some(at) = later.filter(|at| !self.sent[*at]) {
-            later = self.overtaken_by[at];
+    /// Whether a watcher that agreed to it may miss this event: a later one of the same key was sent,
+    /// or is of a kind that it does not want and happened by `upto`.
+    fn is_overtaken(&self, position: usize, upto: i64) -> bool {
+        let mut at = self.wanted[position];
+        while let Some(later) = self.overtaken_by.get(at).copied().flatten() {
+            let overtakes = match self.wanted.binary_search(&later) {
+                Ok(position) => self.sent[position],
+                Err(_) => self.history.events()[later].revision() <= upto,
+            };
+            if overtakes {
+                return true;
+            }
+            at = later;
         }
-        self.log.coalesces && later.is_some()
+        false
     }
 
     fn response(&mut self, connection: &mut Connection, events: &[&'a Seen], reply: &Reply) {
@@ -463,7 +471,7 @@ impl<'a> Judge<'a> {
         }
         let mut missing: BTreeMap<Skip, (usize, usize)> = BTreeMap::new();
         for (position, why) in &self.skipped {
-            if matches!(why, Skip::ByMark(_)) || !self.is_overtaken(*position) {
+            if matches!(why, Skip::ByMark(_)) || !self.is_overtaken(*position, i64::MAX) {
                 missing.entry(*why).or_insert((*position, 0)).1 += 1;
             }
         }
@@ -481,12 +489,12 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// For each wanted event the position of the next one of the same key.
-fn chain(history: &WatchHistory, wanted: &[usize]) -> Vec<Option<usize>> {
+/// For each event the next one of the same key.
+fn chain(history: &WatchHistory) -> Vec<Option<usize>> {
     let mut later: HashMap<&[u8], usize> = HashMap::new();
-    let mut next = vec![None; wanted.len()];
-    for (position, at) in wanted.iter().enumerate().rev() {
-        next[position] = later.insert(&history.events()[*at].key, position);
+    let mut next = vec![None; history.events().len()];
+    for (at, event) in history.events().iter().enumerate().rev() {
+        next[at] = later.insert(&event.key, at);
     }
     next
 }

@@ -47,7 +47,9 @@ impl Fleet {
             let number = self.followers.len();
             let pace = if manner.window.is_some() { "slow" } else { "quick" };
             let coalesces = manner.metadata.contains(&(SLOW, "coalesce"));
-            let name = format!("{number} ({kind}, {pace}, from {start})");
+            let slow =
+                manner.metadata.iter().find(|(name, _)| *name == SLOW).map_or("", |(_, policy)| policy);
+            let name = format!("{number} ({kind}, {pace} {slow}, from {start}, {})", wishes(&spec));
             let log = WatchLog { coalesces, ..WatchLog::new(name, spec.clone()) };
             let first = number % self.endpoints.len();
             let following = follower::start(&self.endpoints, first, self.began, log, manner)?;
@@ -126,6 +128,19 @@ fn vary(random: &mut StdRng, spec: WatchSpec) -> WatchSpec {
         fragment: random.random_bool(0.5),
         ..spec
     }
+}
+
+/// What a watcher asked for beside its range, for its name.
+fn wishes(spec: &WatchSpec) -> String {
+    let each = [
+        (spec.no_put, "no puts"),
+        (spec.no_delete, "no deletions"),
+        (spec.prev_kv, "previous values"),
+        (spec.progress_notify, "marks"),
+        (spec.fragment, "pieces"),
+    ];
+    let asked: Vec<&str> = each.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+    asked.join(", ")
 }
 
 fn start_revision(random: &mut StdRng, around: i64) -> i64 {

@@ -475,11 +475,13 @@ fn a_client_that_asks_for_something_else_is_not_taken_for_a_faulty_server() {
 }
 
 fn found_coalescing(replies: Vec<Reply>) -> Vec<Property> {
-    let mut history = history();
-    history.compactions.clear();
+    found_filtered_and_coalescing(spec(2), replies)
+}
+
+fn found_filtered_and_coalescing(spec: WatchSpec, replies: Vec<Reply>) -> Vec<Property> {
     let sessions = vec![session(2, replies)];
-    let log = WatchLog { sessions, coalesces: true, ..WatchLog::new("w", spec(2)) };
-    check(&log, &history, STRICT).into_iter().map(|finding| finding.property).collect()
+    let log = WatchLog { sessions, coalesces: true, ..WatchLog::new("w", spec) };
+    check(&log, &history(), STRICT).into_iter().map(|finding| finding.property).collect()
 }
 
 #[test]
@@ -497,4 +499,18 @@ fn the_latest_event_of_a_key_is_owed_to_everyone() {
     assert_eq!(found_coalescing(vec![created(7), sent(at(4, &["a/1"]))]), [Resumable, Reliable]);
     let early = vec![created(7), sent(at(4, &["a/1"])), mark(5), sent(at(7, &["a/2", "a/3"]))];
     assert_eq!(found_coalescing(early), [Bookmarkable], "it was not true yet when the mark was sent");
+}
+
+#[test]
+fn an_event_may_be_overtaken_by_one_that_the_watcher_does_not_want() {
+    let no_put = WatchSpec { no_put: true, ..spec(2) };
+    assert_eq!(found_filtered_and_coalescing(no_put.clone(), vec![created(7)]), []);
+    assert_eq!(found_filtered_and_coalescing(no_put.clone(), vec![created(7), mark(7)]), []);
+    let early = vec![created(7), mark(6)];
+    assert_eq!(found_filtered_and_coalescing(no_put, early), [Bookmarkable], "overtaken only at 7");
+    let no_delete = WatchSpec { no_delete: true, ..spec(2) };
+    let latest = [at(4, &["a/1"]), at(7, &["a/2", "a/3"])].concat();
+    assert_eq!(found_filtered_and_coalescing(no_delete.clone(), vec![created(7), sent(latest)]), []);
+    let lost = vec![created(7), sent(at(7, &["a/2", "a/3"]))];
+    assert_eq!(found_filtered_and_coalescing(no_delete, lost), [Resumable]);
 }
