@@ -59,6 +59,8 @@ impl History for StoreHistory {
 pub(crate) async fn watch_leader(hub: Hub, leadership: Leadership, election_timeout: Duration) {
     let mut without = 0;
     let mut ticks = tokio::time::interval(election_timeout / 2);
+    // A member that was paused looks twice before it believes what it sees.
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         without = if leadership.known().is_some() { 0 } else { without + 1 };

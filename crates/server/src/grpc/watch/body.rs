@@ -34,6 +34,9 @@ const FRAME_BYTES: usize = SMALL_MAX;
 /// What is asked of the hub at once; revisions weigh about twice their bytes there.
 const TAKE_BYTES: usize = 2 * FRAME_BYTES;
 
+/// More than most answers take.
+const ANSWER_BYTES: usize = 512;
+
 /// Requests read before answers are sent.
 const REQUESTS_MAX: usize = 64;
 
@@ -155,12 +158,11 @@ impl WatchBody {
     }
 
     fn write_taken(&mut self, buffer: &mut BytesMut) {
-        let header = self.headers.now();
-        let writer = Writer {
-            current: meerkat_types::Revision::new(header.revision),
-            header,
-            fragment_bytes: self.message_bytes_max,
-        };
+        let mut writer = Writer::new(self.headers.now(), self.message_bytes_max);
+        // Many answers fill a frame; growing it step by step would copy it again and again.
+        if self.taken.len() > 2 {
+            buffer.reserve((self.taken.len() * ANSWER_BYTES).min(FRAME_BYTES + ANSWER_BYTES));
+        }
         let (mut events, mut responses) = (0, 0);
         while let Some(out) = self.taken.pop() {
             responses += 1;

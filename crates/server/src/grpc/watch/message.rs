@@ -13,6 +13,9 @@ use prost::Message;
 /// A message above this is written out piece by piece.
 pub(super) const SMALL_MAX: usize = 16 << 10;
 
+/// The field of `WatchResponse` that holds the id.
+const WATCH_ID: u32 = 2;
+
 /// The id of no watcher.
 const NO_WATCHER: i64 = -1;
 
@@ -78,9 +81,12 @@ impl Chosen {
 /// Writes the answers of one stream.
 pub(super) struct Writer {
     /// As of now, but for its revision.
-    pub(super) header: pb::ResponseHeader,
-    pub(super) current: Revision,
-    pub(super) fragment_bytes: usize,
+    header: pb::ResponseHeader,
+    current: Revision,
+    fragment_bytes: usize,
+    /// The field of the header at some revision: answers in a row mostly have the same.
+    encoded: Vec<u8>,
+    encoded_at: Option<Revision>,
 }
 
 /// What was written.
@@ -92,20 +98,51 @@ pub(super) enum Written {
 }
 
 impl Writer {
-    pub(super) fn delivery(&self, delivery: &Delivery, buffer: &mut BytesMut) -> Written {
-        let chosen: Vec<Chosen> = delivery.batches().map(|batch| Chosen::of(&delivery.spec, batch)).collect();
+    pub(super) fn new(header: pb::ResponseHeader, fragment_bytes: usize) -> Writer {
+        let current = Revision::new(header.revision);
+        Writer { header, current, fragment_bytes, encoded: Vec::new(), encoded_at: None }
+    }
+
+    pub(super) fn delivery(&mut self, delivery: &Delivery, buffer: &mut BytesMut) -> Written {
         let wires = || delivery.batches().map(|batch| batch.wire(delivery.form, &EtcdEvents));
+        let (id, last) = (delivery.spec.id.get(), delivery.last().revision());
+        // Nearly always there is nothing to choose from.
+        if delivery.batches().all(|batch| batch.events().len() == 1) {
+            let bytes: usize = wires().map(|wire| wire.all().len()).sum();
+            if bytes <= SMALL_MAX {
+                self.put_delivery_head(id, last, bytes, buffer);
+                wires().for_each(|wire| buffer.put_slice(wire.all()));
+                return Written::Whole(1 + delivery.more.len());
+            }
+        }
+        let chosen: Vec<Chosen> = delivery.batches().map(|batch| Chosen::of(&delivery.spec, batch)).collect();
         let bytes: usize = chosen.iter().zip(wires()).map(|(chosen, wire)| chosen.bytes(wire)).sum();
-        let head = self.head(delivery.spec.id.get(), delivery.last().revision());
         if bytes > SMALL_MAX && delivery.more.is_empty() {
             let [chosen] = <[Chosen; 1]>::try_from(chosen).expect("one for each batch");
             let fragment_bytes = delivery.spec.fragment.then_some(self.fragment_bytes);
             let wire = delivery.first.wire(delivery.form, &EtcdEvents);
+            let head = self.head(id, last);
             return Written::Large(Large::new(head, chosen, delivery.form, wire, fragment_bytes));
         }
-        put_head(&head, bytes, buffer);
+        self.put_delivery_head(id, last, bytes, buffer);
         chosen.iter().zip(wires()).for_each(|(chosen, wire)| chosen.put(wire, buffer));
         Written::Whole(chosen.iter().map(Chosen::count).sum())
+    }
+
+    /// As [`put_head`] of [`Writer::head`], with the header's bytes kept for the next one.
+    fn put_delivery_head(&mut self, id: i64, revision: Revision, events_bytes: usize, buffer: &mut BytesMut) {
+        if self.encoded_at != Some(revision) {
+            self.encoded_at = Some(revision);
+            self.encoded.clear();
+            let head = pb::WatchResponse { watch_id: 0, ..self.head(0, revision) };
+            head.encode_raw(&mut self.encoded);
+        }
+        let id_bytes = if id == 0 { 0 } else { prost::encoding::int64::encoded_len(WATCH_ID, &id) };
+        put_prefix(self.encoded.len() + id_bytes + events_bytes, buffer);
+        buffer.put_slice(&self.encoded);
+        if id != 0 {
+            prost::encoding::int64::encode(WATCH_ID, &id, buffer);
+        }
     }
 
     pub(super) fn control(&self, control: &Control, buffer: &mut BytesMut) {
@@ -154,11 +191,32 @@ impl Writer {
 
 /// Writes gRPC's prefix and a response whose events, of `events_bytes`, follow.
 pub(super) fn put_head(head: &pb::WatchResponse, events_bytes: usize, buffer: &mut BytesMut) {
-    let length = head.encoded_len() + events_bytes;
+    put_prefix(head.encoded_len() + events_bytes, buffer);
+    head.encode_raw(buffer);
+}
+
+fn put_prefix(length: usize, buffer: &mut BytesMut) {
     buffer.reserve(5 + length.min(SMALL_MAX + 256));
     // Not compressed.
     buffer.put_u8(0);
     // gRPC has no way to say more; a revision of 4 GiB cannot be told whole.
     buffer.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    head.encode_raw(buffer);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_header_changes_no_byte() {
+        let header = pb::ResponseHeader { cluster_id: 1 << 63, member_id: 7, revision: 0, raft_term: 3 };
+        let mut writer = Writer::new(header, 1 << 20);
+        for (id, revision) in [(0, 5), (0, 5), (-7, 5), (300, 6), (0, 1 << 40)] {
+            let revision = Revision::new(revision);
+            let (mut plain, mut kept) = (BytesMut::new(), BytesMut::new());
+            put_head(&writer.head(id, revision), 17, &mut plain);
+            writer.put_delivery_head(id, revision, 17, &mut kept);
+            assert_eq!(plain, kept, "watcher {id} at {revision}");
+        }
+    }
 }
