@@ -13,6 +13,8 @@ struct Announced {
 /// A cluster for other tests. It ends with this value, its members too.
 pub struct Dev {
     pub endpoints: Vec<String>,
+    /// The processes of the members, in the order of their endpoints.
+    pub ids: Vec<u32>,
     process: Running,
 }
 
@@ -26,7 +28,7 @@ impl Dev {
             out.lock().expect("readable").contains("Ctrl-C stops them")
         });
         let announced = read_announcement(&out.lock().expect("readable"));
-        Dev { endpoints: announced.endpoints, process }
+        Dev { endpoints: announced.endpoints, ids: announced.ids, process }
     }
 }
 

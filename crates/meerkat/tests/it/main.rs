@@ -9,3 +9,4 @@ mod same_as_etcdctl;
 mod serve;
 mod times;
 mod watch;
+mod watch_beyond;

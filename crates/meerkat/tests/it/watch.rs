@@ -139,7 +139,10 @@ fn marks_of_progress_are_printed_as_by_etcdctl() {
         }
         let [theirs, ours] = both.map(|mut watching| {
             let status = watching.process.wait().code();
-            (status, watching.out(), watching.err())
+            // Each watch of etcdctl prints by itself: their lines may come in any order.
+            let mut lines: Vec<String> = watching.out().lines().map(str::to_owned).collect();
+            lines.sort();
+            (status, lines, watching.err())
         });
         assert_eq!(ours, theirs, "in {format}");
         assert_eq!(ours.0, Some(3));

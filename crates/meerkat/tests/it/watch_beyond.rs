@@ -1,0 +1,93 @@
+//! What `meerkat watch` does at Meerkat's own members beyond what etcd's can.
+
+use std::time::Duration;
+
+use crate::dev::Dev;
+use crate::process::{meerkat, run, signal, stderr, stdout, wait_until};
+use crate::watch::{Watching, on};
+
+fn watch(endpoints: &str, args: &[&str]) -> Watching {
+    Watching::start(&mut meerkat(), endpoints, args)
+}
+
+#[test]
+fn a_watch_goes_on_at_another_member_when_its_own_is_killed() {
+    let dev = Dev::start("3");
+    let rest = dev.endpoints[1..].join(",");
+    let watching = watch(&dev.endpoints.join(","), &["k", "--prefix", "--rev=2"]);
+    on(&rest, &["put", "k1", "before"]);
+    watching.wait_for("before");
+    signal(dev.ids[0], "KILL");
+    let put = || run(meerkat().args(["--endpoints", &rest, "put", "k2", "after"]), b"").status.success();
+    wait_until("a write is accepted", put);
+    watching.wait_for("after");
+    // A put that timed out may have happened too, so the second may be there more than once.
+    assert!(watching.out().starts_with("PUT\nk1\nbefore\nPUT\nk2\nafter\n"), "{}", watching.out());
+    assert_eq!(watching.out().matches("before").count(), 1);
+    let said = watching.err();
+    assert!(said.contains(&format!("lost {}", dev.endpoints[0])), "{said}");
+    assert!(said.contains("from revision 3"), "{said}");
+}
+
+#[test]
+fn a_watch_begins_some_time_ago_and_says_if_that_is_no_longer_kept() {
+    let dev = Dev::start("3");
+    let at = dev.endpoints[0].as_str();
+    on(at, &["put", "k", "old"]);
+    std::thread::sleep(Duration::from_secs(4));
+    on(at, &["put", "k", "new"]);
+    let recent = watch(at, &["k", "--since", "3s"]);
+    let all = watch(at, &["k", "--since", "1h"]);
+    recent.wait_for("new");
+    all.wait_for("new");
+    assert_eq!(recent.out(), "PUT\nk\nnew\n");
+    assert_eq!(all.out(), "PUT\nk\nold\nPUT\nk\nnew\n");
+    assert_eq!(all.err(), "", "everything is kept");
+    on(at, &["put", "k", "newer"]);
+    on(at, &["compaction", "4"]);
+    let cut = watch(at, &["k", "--since", "1h"]);
+    cut.wait_for("newer");
+    assert_eq!(cut.out(), "PUT\nk\nnewer\n");
+    assert!(
+        cut.err().contains("history does not reach back 1h0m0s: it begins with revision 4 of 20"),
+        "{}",
+        cut.err()
+    );
+}
+
+#[test]
+fn marks_of_progress_come_as_often_as_asked_for() {
+    let dev = Dev::start("3");
+    let at = dev.endpoints[0].as_str();
+    on(at, &["put", "unwatched", "x"]);
+    let watching = watch(at, &["k", "--progress-interval=1s"]);
+    wait_until("two marks", || watching.out().matches("progress notify: 2\n").count() >= 2);
+}
+
+#[test]
+fn watchers_are_listed_with_who_watches_what() {
+    let dev = Dev::start("3");
+    let at = dev.endpoints[0].as_str();
+    let list = |format: &str| {
+        let output = run(meerkat().args(["--endpoints", at, "watch", "ls", "-w", format]), b"");
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    assert_eq!(list("simple"), "");
+    on(at, &["put", "k1", "seen"]);
+    let watching = watch(at, &["k", "--prefix", "--rev=2", "--slow=coalesce"]);
+    watching.wait_for("seen");
+    let level = || list("simple").contains(", \"k\"..\"l\", synced, 3, 0, 0.000, ");
+    wait_until("the watcher is level", level);
+    let row = list("simple");
+    assert!(row.starts_with(&format!("{at}, 127.0.0.1:")), "{row}");
+    let json = list("json");
+    assert!(json.starts_with(&format!("[{{\"endpoint\":\"{at}\",\"member_id\":")), "{json}");
+    assert!(json.contains("\"key\":\"aw==\",\"range_end\":\"bA==\",\"state\":\"synced\""), "{json}");
+    assert!(json.contains("\"slow\":\"coalesce\""), "{json}");
+    assert!(list("table").contains("| NEXT REVISION |"), "{}", list("table"));
+    assert!(list("fields").contains("\"State\" : \"synced\"\n\"NextRevision\" : 3\n"), "{}", list("fields"));
+    // The key of that name can be watched all the same.
+    on(at, &["put", "ls", "a key"]);
+    watch(at, &["--watch-key", "ls", "--rev=2"]).wait_for("a key");
+}
