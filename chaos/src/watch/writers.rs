@@ -28,6 +28,9 @@ pub const PREFIXES: [&str; 3] = ["a/", "b/", "c/"];
 /// Keys under each of them.
 pub const KEYS: usize = 12;
 
+/// Large values that are put and then deleted together: more than what one response takes.
+const HEAP: usize = 8;
+
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
 
@@ -154,10 +157,14 @@ impl Writer {
         let mut at = self.number as usize;
         while !self.stop.load(Ordering::Relaxed) {
             let endpoint = self.endpoints[at % self.endpoints.len()].clone();
-            let wrote = match self.random.random_range(0..100) {
-                0..55 => put(&endpoint, self.any_key(), self.new_value()).await,
-                55..70 => delete(&endpoint, self.any_key()).await,
-                70..75 => self.delete_range(&endpoint).await,
+            let wrote = match self.random.random_range(0..1_000) {
+                0..550 => put(&endpoint, self.any_key(), self.new_value()).await,
+                550..700 => delete(&endpoint, self.any_key()).await,
+                700..748 => self.delete_range(&endpoint, 4).await,
+                748..750 if self.shape.large_every != 0 => {
+                    all.extend(self.heap(&endpoint).await);
+                    self.delete_range(&endpoint, KEYS).await
+                }
                 _ => self.txn(&endpoint).await,
             };
             if wrote.outcome.ok().is_some() {
@@ -180,21 +187,35 @@ impl Writer {
 
     /// A value that nobody else puts.
     fn new_value(&mut self) -> Bytes {
-        self.sequence += 1;
         let large = self.shape.large_every;
         let large = large != 0 && self.random.random_range(0..large) == 0;
-        let length = if large { self.shape.large } else { self.shape.small };
+        self.value_of(if large { self.shape.large } else { self.shape.small })
+    }
+
+    fn value_of(&mut self, length: usize) -> Bytes {
+        self.sequence += 1;
         let mut value = format!("{}.{}.{} ", self.seed, self.number, self.sequence).into_bytes();
         value.resize(length.max(value.len()), b'.');
         value.into()
     }
 
+    /// Large values under the last prefix: deleted together, what was there before makes a response
+    /// that has to be cut for those who want it in pieces.
+    async fn heap(&mut self, endpoint: &Endpoint) -> Vec<Wrote> {
+        let mut all = Vec::new();
+        for number in 0..HEAP {
+            let value = self.value_of(self.shape.large);
+            all.push(put(endpoint, key(PREFIXES.len() - 1, number), value).await);
+        }
+        all
+    }
+
     /// Some neighbouring keys of the last prefix.
-    async fn delete_range(&mut self, endpoint: &Endpoint) -> Wrote {
-        let first = self.random.random_range(0..KEYS);
+    async fn delete_range(&mut self, endpoint: &Endpoint, count: usize) -> Wrote {
+        let first = self.random.random_range(0..=KEYS - count);
         let request = DeleteRangeRequest {
             key: key(PREFIXES.len() - 1, first),
-            range_end: key(PREFIXES.len() - 1, first + 4),
+            range_end: key(PREFIXES.len() - 1, first + count),
             prev_kv: true,
         };
         let answer = endpoint.delete(request, ANSWER_WITHIN).await;
