@@ -55,12 +55,15 @@ class Case:
     arguments: tuple
     figures: tuple
     repeats: int = 1
+    # The same puts with no watcher at all, whose CPU is taken off in `NET_OF_PUTS`.
+    puts_alone: tuple = ()
     # Rounds that have this case, for one that takes minutes and whose ratio is far from its floor.
     pairs_max: int = sys.maxsize
 
 
 THIRD = 1 / 3
 PER_EVENT = Figure("member CPU seconds per 1,000 deliveries", "deliveries.member_cpu_s_per_1000", ".5f", at_most=THIRD)
+NET_OF_PUTS = Figure("the same, less that of the puts alone", "deliveries.net_cpu_s_per_1000", ".5f")
 PER_EVENT_TOLD = dataclasses.replace(PER_EVENT, at_most=None)
 GENERATOR = Figure("generator CPU seconds per 1,000 deliveries", "deliveries.generator_cpu_s_per_1000", ".5f")
 DELIVERED = Figure("deliveries per second", "deliveries.per_second", ",.0f", at_least=2)
@@ -79,6 +82,15 @@ def fan_out(watchers, *arguments):
     return ("watch-fanout", "--watchers", str(watchers), "--settle", "0s", *arguments)
 
 
+def steady(name, watchers, rate, *layout, floors=True):
+    """Fan-out at a rate that leaves either system idle half of the time."""
+    pace = ("--rate", str(rate), "--duration", "4s")
+    figures = (PER_EVENT, NET_OF_PUTS, P50, P99, GENERATOR)
+    if not floors:
+        figures = (PER_EVENT_TOLD, NET_OF_PUTS, P50, P99_TOLD, GENERATOR)
+    return Case(name, fan_out(watchers, *layout, *pace), figures, puts_alone=("watch-many", "--watchers", "0", "--settle", "0s", *pace))
+
+
 # In this order in each round. Memory comes first, on a cluster that has done nothing yet: a heap that was
 # once large has room for many watchers. Catch-up comes last, since it fills the store.
 CASES = (
@@ -90,15 +102,11 @@ CASES = (
         (CREATED,),
         repeats=5,
     ),
-    Case("fan-out to 1,000, equal load", fan_out(1000, "--rate", "50", "--duration", "4s"), (PER_EVENT, P50, P99, GENERATOR)),
+    steady("fan-out to 1,000, equal load", 1000, 100),
     Case("fan-out to 1,000, saturated", fan_out(1000, "--total", "1000"), (DELIVERED, PER_EVENT, PUTS, GENERATOR)),
-    Case("fan-out to 2,000, equal load", fan_out(2000, "--rate", "25", "--duration", "4s"), (PER_EVENT, P50, P99, GENERATOR)),
+    steady("fan-out to 2,000, equal load", 2000, 50),
     Case("fan-out to 2,000, saturated", fan_out(2000, "--total", "500"), (DELIVERED, PER_EVENT, PUTS, GENERATOR)),
-    Case(
-        "fan-out to 1,000, a stream each, equal load",
-        fan_out(1000, "--streams", "1000", "--rate", "50", "--duration", "4s"),
-        (PER_EVENT_TOLD, P50, P99_TOLD, GENERATOR),
-    ),
+    steady("fan-out to 1,000, a stream each, equal load", 1000, 100, "--streams", "1000", floors=False),
     Case(
         "fan-out to 1,000, a stream each, saturated",
         fan_out(1000, "--streams", "1000", "--total", "1000"),
@@ -116,13 +124,23 @@ UNRELATED_WATCHERS = "10000"
 CROWD = ("watch-latency", "--watchers", "100000", "--rate", "200", "--duration", "5s", "--settle", "4s")
 
 
+def run_bench(cluster, arguments):
+    result = bench(cluster, (*arguments, "--pids", cluster.pids(), "--timeout", "30s"))
+    cluster.check_alive()
+    time.sleep(PAUSE_S)
+    return result
+
+
 def measure(cluster, case):
     """The figures of a case, by label."""
-    results = []
-    for _ in range(case.repeats):
-        results.append(bench(cluster, (*case.arguments, "--pids", cluster.pids(), "--timeout", "30s")))
-        cluster.check_alive()
-        time.sleep(PAUSE_S)
+    puts_alone_s = 0.0
+    if case.puts_alone:
+        puts_alone_s = run_bench(cluster, case.puts_alone)["members"]["load_cpu_s"]
+    results = [run_bench(cluster, case.arguments) for _ in range(case.repeats)]
+    for result in results:
+        if "deliveries" in result:
+            net_s = result["members"]["load_cpu_s"] - puts_alone_s
+            result["deliveries"]["net_cpu_s_per_1000"] = net_s * 1000 / result["deliveries"]["received"]
     return {figure.label: statistics.median(figure.of(result) for result in results) for figure in case.figures}
 
 
@@ -257,7 +275,8 @@ def report(options, rows, sections, missed):
         *rows,
         "",
         "Medians over the pairs. A ratio is taken within a pair; the spread is the lowest and the highest of them.",
-        "CPU is that of all members together, from the first put to the last delivery, puts included.",
+        "CPU is that of all members together, from the first put to the last delivery, puts included; "
+        "the line below it takes off what the same puts cost when nobody watches.",
         "The generator shares the cores with the members, so at saturation the CPU per delivery is the fairer figure.",
         "Put to event counts from the moment a put was due to the moment the event was read, over all watchers.",
         "Memory is the growth of resident memory, with the streams and connections of the watchers.",

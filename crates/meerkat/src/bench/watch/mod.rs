@@ -79,6 +79,8 @@ struct Findings {
     /// Why something was given up.
     faults: Vec<String>,
     load_start: Cost,
+    load_cpu_s: f64,
+    rss_end_bytes: u64,
 }
 
 /// A moment, and what had been spent by then.
@@ -127,6 +129,8 @@ impl<'a> Run<'a> {
             puts_s: 0.0,
             faults: Vec::new(),
             load_start: self.cost()?,
+            load_cpu_s: 0.0,
+            rss_end_bytes: 0,
         })
     }
 
@@ -229,7 +233,8 @@ impl<'a> Run<'a> {
         }
         let last_ns = receivers.gauges().delivered_last_ns.load(Ordering::Relaxed);
         let end = self.cost()?;
-        let rss_end_bytes = self.members.map_or(Ok(0), Members::rss_bytes)?;
+        findings.rss_end_bytes = self.members.map_or(Ok(0), Members::rss_bytes)?;
+        findings.load_cpu_s = end.members_cpu_s - findings.load_start.members_cpu_s;
         std::thread::sleep(LINGER);
         if let Some(why) = receivers.gauges().failure() {
             findings.faults.push(why);
@@ -246,10 +251,10 @@ impl<'a> Run<'a> {
             seconds,
             per_second: per_second(watched.delivered, seconds),
             generator_cpu_s_per_1000: per_1000(end.own_cpu_s - begun.own_cpu_s),
-            member_cpu_s_per_1000: self.members.map(|_| per_1000(end.members_cpu_s - begun.members_cpu_s)),
+            member_cpu_s_per_1000: self.members.map(|_| per_1000(findings.load_cpu_s)),
             latency_ms: watched.latency_ms(),
         });
-        Ok(self.report(findings, deliveries, rss_end_bytes))
+        Ok(self.report(findings, deliveries))
     }
 
     fn expected(&self, owed: &[Owed]) -> u64 {
@@ -259,7 +264,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn report(&self, findings: Findings, deliveries: Option<Deliveries>, rss_end_bytes: u64) -> WatchReport {
+    fn report(&self, findings: Findings, deliveries: Option<Deliveries>) -> WatchReport {
         let settings = self.settings;
         let layout = &settings.layout;
         let tally: Tally = findings.written.tally;
@@ -269,9 +274,10 @@ impl<'a> Run<'a> {
             let idle = findings.rss_idle_bytes.filter(|_| layout.watchers > 0);
             MembersCost {
                 creation_cpu_s: findings.creation_cpu_s,
+                load_cpu_s: findings.load_cpu_s,
                 rss_before_bytes: findings.rss_before_bytes,
                 rss_idle_bytes: findings.rss_idle_bytes,
-                rss_end_bytes,
+                rss_end_bytes: findings.rss_end_bytes,
                 rss_bytes_per_watcher: idle.map(per_watcher),
             }
         });

@@ -67,6 +67,8 @@ pub struct Deliveries {
 #[derive(Debug, Serialize)]
 pub struct MembersCost {
     pub creation_cpu_s: f64,
+    /// From the first put, or of a catch-up from the first watcher, until the last event or answer.
+    pub load_cpu_s: f64,
     pub rss_before_bytes: u64,
     /// With the watchers and before any put. Absent if the puts came first.
     #[serde(skip_serializing_if = "Option::is_none")]
