@@ -403,7 +403,13 @@ fn stalled_readers_do_not_move_the_p99_of_puts() {
 #[test]
 fn stalled_watchers_of_large_values_cost_bounded_memory_and_get_everything_on_waking() {
     run_test("stalled watchers and memory", BUDGET, async {
-        let mut stage = Stage::start(product(), 1, &[]).await?;
+        let flags: &[&str] = match product() {
+            Product::Meerkat => {
+                &["--meerkat-watch-ring-bytes=33554432", "--meerkat-watch-memory-bytes=67108864"]
+            }
+            Product::Etcd => &[],
+        };
+        let mut stage = Stage::start(product(), 1, flags).await?;
         let mut stalled = Vec::new();
         for number in 0..60 {
             let mut recorder = stage.narrow_recorder(0)?;
@@ -412,11 +418,12 @@ fn stalled_watchers_of_large_values_cost_bounded_memory_and_get_everything_on_wa
             stalled.push(recorder);
         }
         let before = stage.cluster.members()[0].usage()?;
-        // Each stalled stream is owed some 80 MB: together, far more than the member may hold.
+        // Each stalled stream is owed some 80 MB, all of them together nearly 5 GB; the member may hold
+        // 96 MiB for its watchers, and what the store itself needs to take so much.
         stage.write(Shape { small: 200 << 10, writers: 4, ..QUICK }, 350).await?;
         let after = stage.cluster.members()[0].usage()?;
         println!("{} before, peak {}", usage::mib(before.rss_bytes), usage::mib(after.peak_rss_bytes));
-        if before.rss_bytes + (768 << 20) < after.peak_rss_bytes {
+        if before.rss_bytes + (256 << 20) < after.peak_rss_bytes {
             return Err(Failure::broken(format!(
                 "memory grew from {} to {}",
                 usage::mib(before.rss_bytes),
