@@ -303,8 +303,17 @@ async fn sleep_through(how: Asleep) -> Result<(), Failure> {
 
     let printed = stage.cluster.members()[SLEEPER].printed()?.len();
     stage.put_to_sleep(SLEEPER)?;
-    let writes = if how == Asleep::Briefly { 300 } else { 5_000 };
-    stage.write(Shape { small: 300, writers: 32, ..QUICK }, writes).await?;
+    let shape = Shape { small: 300, writers: 32, ..QUICK };
+    if how == Asleep::Briefly {
+        stage.write(shape, 300).await?;
+    } else {
+        // More than a socket holds, or the sleeper would find it all there. The log is let go of now
+        // and then, behind what was flushed: it gets time, and occasion.
+        for _ in 0..5 {
+            stage.write(Shape { small: 8_000, ..shape }, 1_000).await?;
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
+    }
     if how == Asleep::PastTheLogAndCompacted {
         let now = stage.revision(0).await?;
         stage.compact(0, now - 100).await?;
