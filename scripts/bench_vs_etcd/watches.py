@@ -63,7 +63,8 @@ class Case:
 
 THIRD = 1 / 3
 PER_EVENT = Figure("member CPU seconds per 1,000 deliveries", "deliveries.member_cpu_s_per_1000", ".5f", at_most=THIRD)
-NET_OF_PUTS = Figure("the same, less that of the puts alone", "deliveries.net_cpu_s_per_1000", ".5f")
+NET_OF_PUTS = Figure("the same, less that of the puts alone", "deliveries.net_cpu_s_per_1000", ".5f", at_most=THIRD)
+NET_OF_PUTS_TOLD = dataclasses.replace(NET_OF_PUTS, at_most=None)
 PER_EVENT_TOLD = dataclasses.replace(PER_EVENT, at_most=None)
 GENERATOR = Figure("generator CPU seconds per 1,000 deliveries", "deliveries.generator_cpu_s_per_1000", ".5f")
 DELIVERED = Figure("deliveries per second", "deliveries.per_second", ",.0f", at_least=2)
@@ -83,11 +84,15 @@ def fan_out(watchers, *arguments):
 
 
 def steady(name, watchers, rate, *layout, floors=True):
-    """Fan-out at a rate that leaves either system idle half of the time."""
+    """Fan-out at a rate that leaves either system time to spare.
+
+    So few puts are made that a put, dear when it comes alone, weighs as much as its deliveries: the floor
+    is on what the deliveries add. At saturation puts weigh little, and the floor is on the whole.
+    """
     pace = ("--rate", str(rate), "--duration", "4s")
-    figures = (PER_EVENT, NET_OF_PUTS, P50, P99, GENERATOR)
+    figures = (PER_EVENT_TOLD, NET_OF_PUTS, P50, P99, GENERATOR)
     if not floors:
-        figures = (PER_EVENT_TOLD, NET_OF_PUTS, P50, P99_TOLD, GENERATOR)
+        figures = (PER_EVENT_TOLD, NET_OF_PUTS_TOLD, P50, P99_TOLD, GENERATOR)
     return Case(name, fan_out(watchers, *layout, *pace), figures, puts_alone=("watch-many", "--watchers", "0", "--settle", "0s", *pace))
 
 
@@ -102,11 +107,11 @@ CASES = (
         (CREATED,),
         repeats=5,
     ),
-    steady("fan-out to 1,000, equal load", 1000, 100),
+    steady("fan-out to 1,000, equal load", 1000, 50),
     Case("fan-out to 1,000, saturated", fan_out(1000, "--total", "1000"), (DELIVERED, PER_EVENT, PUTS, GENERATOR)),
-    steady("fan-out to 2,000, equal load", 2000, 50),
+    steady("fan-out to 2,000, equal load", 2000, 25),
     Case("fan-out to 2,000, saturated", fan_out(2000, "--total", "500"), (DELIVERED, PER_EVENT, PUTS, GENERATOR)),
-    steady("fan-out to 1,000, a stream each, equal load", 1000, 100, "--streams", "1000", floors=False),
+    steady("fan-out to 1,000, a stream each, equal load", 1000, 50, "--streams", "1000", floors=False),
     Case(
         "fan-out to 1,000, a stream each, saturated",
         fan_out(1000, "--streams", "1000", "--total", "1000"),
