@@ -307,8 +307,9 @@ async fn sleep_through(how: Asleep) -> Result<(), Failure> {
     // Purging the log is not hurried for anybody: who woke before it was done sleeps again.
     for _ in 0..SLEEPS_MAX {
         stage.put_to_sleep(SLEEPER)?;
-        let writes = if how == Asleep::Briefly { 300 } else { 6_000 };
-        stage.write(Shape { small: 300, writers: 32, ..QUICK }, writes).await?;
+        // More than a socket holds, or the sleeper would find it all there when it wakes.
+        let (small, writes) = if how == Asleep::Briefly { (300, 300) } else { (8_000, 4_000) };
+        stage.write(Shape { small, writers: 32, ..QUICK }, writes).await?;
         if how == Asleep::PastTheLogAndCompacted {
             let now = stage.revision(0).await?;
             stage.compact(0, now - 100).await?;

@@ -45,6 +45,8 @@ pub enum RunError {
         "the write-ahead log failed: {0}; nothing that was acknowledged is lost: mend the disk and start again"
     )]
     LogFailed(String),
+    #[error("watchers can no longer be told of changes: {0}; start the member again, and report this")]
+    WatchFailed(String),
     #[error("raft stopped: {0}")]
     RaftFailed(String),
     #[error("the cluster refuses this member: {0}")]
@@ -72,7 +74,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let published = Box::new(Published(hub.clone()));
     let raft = Arc::new(RaftNode::start(node_options(&config, member_dir), published).await?);
     hub.set_history(Arc::new(StoreHistory(raft.reader().clone())));
-    let hub_tasks = run_hub(&hub, &raft, &config);
+    let mut hub_tasks = run_hub(&hub, &raft, &config);
     let watch_counters = Arc::new(WatchCounters::default());
     let metrics = Arc::new(Metrics::new(&config, hub.clone(), watch_counters.clone()));
     let (stop, stopping) = watch::channel(false);
@@ -97,7 +99,11 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let result = tokio::select! {
         result = live(&raft, &config, &mut servers, shutdown) => result,
         ended = server_ended(&mut peer_servers) => Err(ended),
+        reason = hub_ended(&mut hub_tasks) => Err(RunError::WatchFailed(reason)),
     };
+    if let Err(error @ RunError::WatchFailed(_)) = &result {
+        tracing::error!(%error, "this member cannot go on");
+    }
     let _ = stop.send(true);
     // Or their connections would never drain.
     hub.stop();
@@ -259,10 +265,20 @@ fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions 
     }
 }
 
+/// Resolves with the reason when one of the hub's tasks ends, which none does by itself: a member that
+/// took watches and told nothing would be worse than none.
+async fn hub_ended(tasks: &mut JoinSet<()>) -> String {
+    match tasks.join_next().await {
+        Some(Err(error)) => error.to_string(),
+        Some(Ok(())) | None => "a task of the hub ended".to_owned(),
+    }
+}
+
 fn watch_config(config: &Config) -> WatchConfig {
     WatchConfig {
         ring_bytes: bytes(config.tuning.watch_ring_bytes),
         memory_bytes: bytes(config.tuning.watch_memory_bytes),
+        keys_bytes: bytes(config.tuning.watch_memory_bytes),
         outbox_items: bytes(config.tuning.watch_queue_items),
         ..WatchConfig::default()
     }

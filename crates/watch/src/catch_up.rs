@@ -12,6 +12,7 @@
 use crate::core::{Core, key_of};
 use crate::encoded::{Encoded, Form};
 use crate::history::{Horizon, Past, Scan};
+use crate::range_tree::VisitRound;
 use crate::stream::{Control, End, Item, Note, SlowPolicy, StreamId};
 use crate::watcher::{self, State, Watcher};
 use meerkat_types::{Event, Revision};
@@ -44,32 +45,40 @@ impl Core {
     pub(crate) fn line_up(&mut self, id: StreamId) {
         let (history_bytes, config) = (self.config.stream_history_bytes, self.config);
         let Some(stream) = self.stream_mut(id) else { return };
-        let room = stream.notes * 2 < config.outbox_items_max(stream.watchers.len())
+        let room = stream.dealt * 2 < config.outbox_items_max(stream.watchers.len())
             && stream.held_bytes * 2 < history_bytes;
-        if stream.late > 0 && room && !stream.hungry && stream.end.is_none() {
+        if !stream.late.is_empty() && room && !stream.hungry && stream.end.is_none() {
             stream.hungry = true;
             self.hungry.push_back(id);
+            self.lined_up = true;
         }
     }
 
-    /// Whether [`Core::step`] has anything to do.
-    pub fn has_hungry(&self) -> bool {
-        !self.hungry.is_empty()
+    /// Whether somebody joined the line since this was last asked.
+    pub fn take_lined_up(&mut self) -> bool {
+        std::mem::take(&mut self.lined_up)
     }
 
-    /// One round from memory, or the read that the next round needs.
+    /// One round from memory, and then the read that the next round needs, if it needs one.
     pub fn step(&mut self, horizon: Horizon) -> Step {
         let Some(id) = self.hungry.pop_front() else { return Step::Nothing };
         let Some(stream) = self.stream_mut(id) else { return Step::Dealt };
-        if stream.late == 0 || stream.end.is_some() {
+        if stream.late.is_empty() || stream.end.is_some() {
             stream.hungry = false;
             return Step::Dealt;
         }
         let newest_only = stream.options.slow == SlowPolicy::Coalesce;
         self.hungry.push_back(id);
-        let Some((first, with_previous)) = self.end_compacted(id, horizon.oldest) else { return Step::Dealt };
-        if !newest_only && self.ring.get(first).is_some() {
+        self.end_compacted(id, horizon.oldest);
+        // Who is only a little late does not wait for a neighbour who starts far back.
+        if !newest_only && let Some(first) = self.lowest_in_ring(id) {
             self.deal_ring(first, horizon.oldest);
+        }
+        let behind = self.late_of(id).map(|watcher| watcher.next).min();
+        let Some(first) = behind.filter(|first| newest_only || self.ring.get(*first).is_none()) else {
+            return Step::Dealt;
+        };
+        if !self.streams[id.slot as usize].hungry {
             return Step::Dealt;
         }
         self.counts.history_reads += 1;
@@ -78,35 +87,40 @@ impl Core {
             last: self.frontier(),
             events_max: self.config.scan_events,
             bytes_max: self.config.scan_bytes,
-            with_previous,
+            with_previous: self.late_of(id).any(|watcher| watcher.spec.previous),
             newest_only,
         })
     }
 
-    /// Ends the watchers of a stream whose history is gone. Of the others: the lowest revision owed,
-    /// and whether anybody wants previous values.
-    fn end_compacted(&mut self, id: StreamId, oldest: Revision) -> Option<(Revision, bool)> {
-        let mut rest: Option<(Revision, bool)> = None;
-        for slot in self.late_of(id) {
-            let watcher = &self.watchers[slot as usize];
-            if watcher.next < oldest {
-                let id = watcher.spec.id;
-                self.end(slot, Control::Compacted { id, oldest });
-                continue;
-            }
-            let (first, previous) = rest.unwrap_or((watcher.next, false));
-            rest = Some((first.min(watcher.next), previous || watcher.spec.previous));
+    /// Deals to those in line whom the ring can serve, while a read for somebody else is under way.
+    pub fn step_ring(&mut self, horizon: Horizon) {
+        let waits = |id: &&StreamId| {
+            let stream = self.streams.get(id.slot as usize).filter(|stream| stream.id == **id);
+            stream.is_some_and(|stream| stream.options.slow != SlowPolicy::Coalesce)
+        };
+        let lowest = self.hungry.iter().filter(waits).filter_map(|id| self.lowest_in_ring(*id));
+        if let Some(first) = lowest.filter(|first| horizon.oldest <= *first).min() {
+            self.deal_ring(first, horizon.oldest);
         }
-        rest
     }
 
-    /// In a set order, so that the same calls always have the same effect.
-    fn late_of(&self, id: StreamId) -> Vec<u32> {
-        let stream = &self.streams[id.slot as usize];
-        let is_late = |slot: &u32| self.watchers[*slot as usize].is_late();
-        let mut slots: Vec<u32> = stream.watchers.values().copied().filter(is_late).collect();
-        slots.sort_unstable();
-        slots
+    /// Ends the watchers of a stream whose history is gone.
+    fn end_compacted(&mut self, id: StreamId, oldest: Revision) {
+        let is_gone = |slot: &u32| self.watchers[*slot as usize].next < oldest;
+        let gone: Vec<u32> = self.streams[id.slot as usize].late.iter().copied().filter(is_gone).collect();
+        for slot in gone {
+            let id = self.watchers[slot as usize].spec.id;
+            self.end(slot, Control::Compacted { id, oldest });
+        }
+    }
+
+    fn late_of(&self, id: StreamId) -> impl Iterator<Item = &Watcher> {
+        self.streams[id.slot as usize].late.iter().map(|slot| &self.watchers[*slot as usize])
+    }
+
+    /// The lowest revision that the ring has of those that late watchers of the stream are owed next.
+    fn lowest_in_ring(&self, id: StreamId) -> Option<Revision> {
+        self.late_of(id).map(|watcher| watcher.next).filter(|next| self.ring.get(*next).is_some()).min()
     }
 
     fn deal_ring(&mut self, first: Revision, oldest: Revision) {
@@ -133,13 +147,19 @@ impl Core {
         self.relieve();
     }
 
-    /// History cannot be read: those who stand in line for it are told.
+    /// History cannot be read: those in line who need it are told. Whom the ring can serve stay.
     pub fn fail_history(&mut self, reason: &str) {
         for id in std::mem::take(&mut self.hungry) {
-            if let Some(stream) = self.streams.get_mut(id.slot as usize).filter(|stream| stream.id == id) {
-                stream.hungry = false;
-                stream.finish(End::Unreadable(reason.to_owned()), &mut self.awake);
+            if self.stream_mut(id).is_none() {
+                continue;
             }
+            if self.late_of(id).all(|watcher| self.ring.get(watcher.next).is_some()) {
+                self.hungry.push_back(id);
+                continue;
+            }
+            let stream = &mut self.streams[id.slot as usize];
+            stream.hungry = false;
+            stream.finish(End::Unreadable(reason.to_owned()), &mut self.awake);
         }
     }
 
@@ -156,10 +176,13 @@ impl Core {
     }
 
     fn deal_batch(&mut self, round: &Round, batch: &Arc<Encoded>) {
+        // Of the look-ups; the round of history has many revisions.
+        self.rounds += 1;
         for event in batch.events() {
             let Core { late, watchers, matched, .. } = self;
             matched.clear();
-            late.visit(watcher::key_of(event), |slot| key_of(watchers, slot), &mut |slots| {
+            let look_up = VisitRound { number: self.rounds, kind: watcher::kind_of(event) };
+            late.visit(watcher::key_of(event), look_up, |slot| key_of(watchers, slot), &mut |slots| {
                 matched.extend_from_slice(slots);
             });
             self.deal_event(round, batch, event);
@@ -179,7 +202,7 @@ impl Core {
             }
             let stream = &mut self.streams[watcher.stream.slot as usize];
             let room = if round.from_ring {
-                stream.notes < self.config.outbox_items_max(stream.watchers.len())
+                stream.dealt < self.config.outbox_items_max(stream.watchers.len())
             } else {
                 let bytes_max = self.config.stream_history_bytes;
                 stream.held_bytes == 0 || stream.held_bytes + batch.weight() <= bytes_max
@@ -196,7 +219,7 @@ impl Core {
             let previous = watcher.spec.previous && round.oldest < revision;
             let form = if previous { Form::WithPrevious } else { Form::Plain };
             let held = (!round.from_ring).then(|| batch.clone());
-            let note = Note { watcher: slot, epoch: watcher.epoch, revision, held, form };
+            let note = Note { watcher: slot, epoch: watcher.epoch, revision, held, form, dealt: true };
             stream.push(Item::Note(note), &mut self.awake);
         }
         self.matched = matched;
@@ -221,7 +244,8 @@ impl Core {
             if self.stream_mut(id).is_none() {
                 continue;
             }
-            for slot in self.late_of(id) {
+            let late: Vec<u32> = self.streams[id.slot as usize].late.iter().copied().collect();
+            for slot in late {
                 let watcher = &self.watchers[slot as usize];
                 if self.takes_part(round, watcher) && watcher.next < next {
                     self.watchers[slot as usize].next = next;
@@ -249,7 +273,7 @@ impl Core {
                 return false;
             };
             let room = stream.full_round != round.number;
-            stream.hungry = stream.late > 0 && room && stream.end.is_none();
+            stream.hungry = !stream.late.is_empty() && room && stream.end.is_none();
             stream.hungry
         });
     }

@@ -1,6 +1,7 @@
 //! What is always true between two calls, looked at whole. Too dear for production: for tests.
 
 use crate::core::{Core, key_of};
+use crate::range_tree::VisitRound;
 use crate::stream::{Item, Stream, StreamId};
 use crate::watcher::{State, Watcher};
 use std::collections::HashMap;
@@ -29,8 +30,8 @@ impl Core {
         let key = watcher.spec.range.first().as_bytes();
         let count = |slots: &[u32]| slots.iter().filter(|other| **other == slot).count();
         let key_of = |slot| key_of(&self.watchers, slot);
-        self.synced.visit(key, key_of, &mut |slots| in_synced += count(slots));
-        self.late.visit(key, key_of, &mut |slots| in_late += count(slots));
+        self.synced.visit(key, VisitRound::NONE, key_of, &mut |slots| in_synced += count(slots));
+        self.late.visit(key, VisitRound::NONE, key_of, &mut |slots| in_late += count(slots));
         let expected = match watcher.state {
             State::Synced(_) => (1, 0),
             State::CatchingUp { .. } => (0, 1),
@@ -51,8 +52,14 @@ impl Core {
         };
         let held: usize = notes().filter_map(|note| note.held.as_ref()).map(|held| held.weight()).sum();
         assert_eq!((stream.notes, stream.held_bytes), (notes().count(), held), "notes are counted");
+        assert_eq!(stream.dealt, notes().filter(|note| note.dealt).count(), "dealt notes are counted");
         let is_late = |slot: &&u32| self.watchers[**slot as usize].is_late();
-        assert_eq!(stream.late, stream.watchers.values().filter(is_late).count(), "the late are counted");
+        assert_eq!(
+            stream.late.len(),
+            stream.watchers.values().filter(is_late).count(),
+            "the late are listed"
+        );
+        assert!(stream.late.iter().all(|slot| self.watchers[*slot as usize].is_late()), "only the late");
         let waits = self.marks.iter().filter(|id| **id == stream.id).count();
         assert_eq!(waits, usize::from(stream.mark_at.is_some()), "who waits for a mark is listed once");
     }
@@ -63,7 +70,7 @@ impl Core {
         if stream.reader.is_some() {
             assert!(stream.items.is_empty(), "nobody sleeps while something is queued for him");
             assert!(stream.end.is_none(), "nobody sleeps after the end");
-            assert!(stream.hungry || stream.late == 0, "who sleeps with late watchers stands in line");
+            assert!(stream.hungry || stream.late.is_empty(), "who sleeps with late watchers stands in line");
         }
     }
 

@@ -17,6 +17,8 @@ pub struct WatchConfig {
     pub scan_bytes: usize,
     /// Revisions dealt from the ring before others get the lock.
     pub ring_round: usize,
+    /// Keys and range ends of all watchers together.
+    pub keys_bytes: usize,
     /// Small revisions of one watcher share an answer up to this size.
     pub merge_bytes: usize,
 }
@@ -33,6 +35,7 @@ impl Default for WatchConfig {
             scan_bytes: 2 << 20,
             ring_round: 1_000,
             merge_bytes: 32 << 10,
+            keys_bytes: 128 << 20,
         }
     }
 }
@@ -45,6 +48,6 @@ impl WatchConfig {
 
     /// How many deliveries may wait in a stream with that many watchers.
     pub(crate) fn outbox_items_max(&self, watchers: usize) -> usize {
-        self.outbox_items + self.outbox_items_per_watcher * watchers
+        self.outbox_items.saturating_add(self.outbox_items_per_watcher.saturating_mul(watchers))
     }
 }

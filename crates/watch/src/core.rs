@@ -49,6 +49,8 @@ pub struct Core {
     pub(crate) late: Group,
     /// Streams with late watchers and a reader, in the order in which history is read for them.
     pub(crate) hungry: VecDeque<StreamId>,
+    /// Somebody joined the line since this was last asked.
+    pub(crate) lined_up: bool,
     /// Streams that asked for a progress mark of a revision that is not published yet.
     pub(crate) marks: Vec<StreamId>,
     /// Readers that have something to do.
@@ -58,6 +60,10 @@ pub struct Core {
     pub(crate) rounds: u64,
     pub(crate) counts: Counts,
     pub(crate) matched: Vec<u32>,
+    /// What was held when relief last found nothing more to free.
+    pub(crate) relieved_to: usize,
+    /// Keys and range ends of all watchers.
+    spec_bytes: usize,
     epochs: u64,
     serials: u64,
     stopping: bool,
@@ -74,6 +80,9 @@ impl Core {
             synced: Group::default(),
             late: Group::default(),
             hungry: VecDeque::new(),
+            lined_up: false,
+            relieved_to: 0,
+            spec_bytes: 0,
             marks: Vec::new(),
             awake: Vec::new(),
             meter,
@@ -119,8 +128,7 @@ impl Core {
     pub fn close(&mut self, id: StreamId) {
         let Some(stream) = self.stream_mut(id) else { return };
         for slot in std::mem::take(&mut stream.watchers).into_values() {
-            self.leave(slot);
-            self.watchers.remove(slot as usize);
+            self.remove(slot);
         }
         self.streams.remove(id.slot as usize);
     }
@@ -138,6 +146,8 @@ impl Core {
             Err(Refused::BeforeHistory)
         } else if request.range.is_empty() {
             Err(Refused::EmptyRange)
+        } else if self.config.keys_bytes < self.spec_bytes.saturating_add(spec_bytes(&request.range)) {
+            Err(Refused::OutOfMemory)
         } else {
             // Only a watcher that is made takes a number.
             stream.choose_id(request.id).map(|id| (id, place)).ok_or(Refused::DuplicateId)
@@ -158,6 +168,7 @@ impl Core {
             WatchStart::Live => None,
             WatchStart::At(first) => Some(first),
         };
+        self.spec_bytes += spec_bytes(&range);
         let spec = WatchSpec { id, range, start, filter, previous, fragment, progress };
         let next = match place {
             Place::Synced { next } | Place::CatchingUp { next } => next,
@@ -183,12 +194,17 @@ impl Core {
         }
     }
 
+    fn remove(&mut self, slot: u32) {
+        self.leave(slot);
+        let watcher = self.watchers.remove(slot as usize);
+        self.spec_bytes -= spec_bytes(&watcher.spec.range);
+    }
+
     /// Ends a watcher at its client's wish. An unknown id is not answered, as in etcd.
     pub fn cancel(&mut self, stream_id: StreamId, id: WatchId, horizon: Horizon) {
         let Some(stream) = self.stream_mut(stream_id) else { return };
         let Some(slot) = stream.watchers.remove(&id) else { return };
-        self.leave(slot);
-        self.watchers.remove(slot as usize);
+        self.remove(slot);
         let canceled = Control::Canceled { id, revision: horizon.current };
         self.say(stream_id, canceled);
     }
@@ -239,7 +255,7 @@ impl Core {
         watcher.state = State::CatchingUp { home, since_ms };
         let id = watcher.stream;
         let stream = &mut self.streams[id.slot as usize];
-        stream.late += 1;
+        stream.late.insert(slot);
         // Its reader waits for exactly this.
         if stream.reader.is_some() {
             self.line_up(id);
@@ -256,7 +272,7 @@ impl Core {
             State::Synced(home) => (synced.remove(slot, range, home, |slot| key_of(watchers, slot)), home),
             State::CatchingUp { home, .. } => {
                 // A closing stream is still there, without its watchers.
-                self.streams[watcher.stream.slot as usize].late -= 1;
+                self.streams[watcher.stream.slot as usize].late.remove(&slot);
                 (late.remove(slot, range, home, |slot| key_of(watchers, slot)), home)
             }
         };
@@ -326,6 +342,16 @@ impl Core {
                 *resume = to.min(*resume);
             }
         }
+    }
+}
+
+/// What a watcher keeps of its request; ranges are kept a second time, in their tree.
+fn spec_bytes(range: &KeyRange) -> usize {
+    let first = range.first().as_bytes().len();
+    match range {
+        KeyRange::One(_) => first,
+        KeyRange::Span { end, .. } => 2 * (first + end.len()),
+        KeyRange::From(_) => 2 * first,
     }
 }
 

@@ -5,21 +5,26 @@
 
 use crate::core::{Core, key_of};
 use crate::encoded::{Encoded, Form};
+use crate::range_tree::VisitRound;
 use crate::stream::{Item, Note};
 use crate::watcher;
 use meerkat_types::{Event, Revision};
 use std::sync::Arc;
 
 impl Core {
-    /// Takes the next revision. They come in order and without a gap.
-    pub fn publish(&mut self, batch: &Arc<Encoded>) {
+    /// Takes the next revision. They come in order and without a gap. Says how many were told.
+    pub fn publish(&mut self, batch: &Arc<Encoded>) -> usize {
         let kept = self.ring.push(batch);
+        self.rounds += 1;
+        let mut told = 0;
         for event in batch.events() {
             self.find_synced(event);
+            told += self.matched.len();
             self.tell_matched(event, batch.revision(), kept);
         }
         self.queue_due_marks();
         self.relieve();
+        told
     }
 
     /// Revisions up to `frontier` will not be published: the state was replaced, or they came faster
@@ -43,7 +48,8 @@ impl Core {
     fn find_synced(&mut self, event: &Event) {
         let Core { synced, watchers, matched, .. } = self;
         matched.clear();
-        synced.visit(watcher::key_of(event), |slot| key_of(watchers, slot), &mut |slots| {
+        let round = VisitRound { number: self.rounds, kind: watcher::kind_of(event) };
+        synced.visit(watcher::key_of(event), round, |slot| key_of(watchers, slot), &mut |slots| {
             matched.extend_from_slice(slots);
         });
     }
@@ -57,7 +63,7 @@ impl Core {
                 continue;
             }
             let stream = &mut self.streams[watcher.stream.slot as usize];
-            let room = stream.notes < self.config.outbox_items_max(stream.watchers.len());
+            let room = stream.notes - stream.dealt < self.config.outbox_items_max(stream.watchers.len());
             if !room {
                 self.fall_behind(slot, revision);
                 continue;
@@ -69,7 +75,7 @@ impl Core {
             watcher.next = revision.next();
             watcher.told = true;
             let form = if watcher.spec.previous { Form::WithPrevious } else { Form::Plain };
-            let note = Note { watcher: slot, epoch: watcher.epoch, revision, held: None, form };
+            let note = Note { watcher: slot, epoch: watcher.epoch, revision, held: None, form, dealt: false };
             stream.push(Item::Note(note), &mut self.awake);
         }
         self.matched = matched;

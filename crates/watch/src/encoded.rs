@@ -66,6 +66,8 @@ pub struct Encoded {
     weight: usize,
     plain: OnceLock<Wire>,
     with_previous: OnceLock<Wire>,
+    /// What a second form weighs, once there is one.
+    second_form: AtomicUsize,
     meter: Arc<Meter>,
 }
 
@@ -82,6 +84,7 @@ impl Encoded {
             weight,
             plain: OnceLock::new(),
             with_previous: OnceLock::new(),
+            second_form: AtomicUsize::new(0),
             meter: meter.clone(),
         })
     }
@@ -120,13 +123,18 @@ impl Encoded {
         let ends = ends.collect();
         self.meter.encoded.fetch_add(self.events().len() as u64, Ordering::Relaxed);
         bytes.shrink_to_fit();
+        if self.plain.get().is_some() || self.with_previous.get().is_some() {
+            self.second_form.store(bytes.len(), Ordering::Relaxed);
+            self.meter.bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+        }
         Wire { bytes: bytes.into(), ends }
     }
 }
 
 impl Drop for Encoded {
     fn drop(&mut self) {
-        self.meter.bytes.fetch_sub(self.weight, Ordering::Relaxed);
+        let weight = self.weight + self.second_form.load(Ordering::Relaxed);
+        self.meter.bytes.fetch_sub(weight, Ordering::Relaxed);
     }
 }
 

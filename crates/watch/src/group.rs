@@ -2,7 +2,7 @@
 //! the others: single keys by hash, ranges by tree.
 
 use crate::members::Members;
-use crate::range_tree::{NodeId, RangeTree};
+use crate::range_tree::{NodeId, RangeTree, VisitRound};
 use hashbrown::HashTable;
 use meerkat_types::KeyRange;
 use std::hash::BuildHasher;
@@ -85,10 +85,12 @@ impl Group {
         None
     }
 
-    /// Calls `visit` with the watchers of each range around `key`, and of the key itself.
+    /// Calls `visit` with the watchers of the key itself, and of each range around it that was not yet
+    /// visited in this round.
     pub(crate) fn visit<'a>(
         &self,
         key: &[u8],
+        round: VisitRound,
         key_of: impl Fn(u32) -> &'a [u8],
         visit: &mut impl FnMut(&[u32]),
     ) {
@@ -96,6 +98,6 @@ impl Group {
         if let Some(members) = self.single.find(hash, |members| key_of(members.as_slice()[0]) == key) {
             visit(members.as_slice());
         }
-        self.ranges.visit(key, visit);
+        self.ranges.visit(key, round, visit);
     }
 }

@@ -20,8 +20,9 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Revisions dispatched before other tasks get a turn.
+/// Revisions dispatched, and watchers told, before others get the lock.
 const DISPATCH_BATCHES: usize = 64;
+const DISPATCH_TOLD: usize = 10_000;
 
 /// After a read of history failed: long enough not to flood the log, short enough to be back soon.
 const FAILED_READ_PAUSE: Duration = Duration::from_millis(500);
@@ -80,14 +81,18 @@ impl Hub {
         let batch = Encoded::new(batch, &self.shared.meter);
         let mut inbox = self.shared.inbox.lock();
         let idle = inbox.jump.is_none() && inbox.batches.is_empty();
+        let mut overrun = None;
         if self.shared.config.ring_bytes < inbox.bytes + batch.weight() && !idle {
             // Faster than it can be told, or one huge revision: history has it.
-            *inbox = Inbox { jump: Some(batch.revision()), ..Inbox::default() };
+            let jump = Inbox { jump: Some(batch.revision()), ..Inbox::default() };
+            overrun = Some(std::mem::replace(&mut *inbox, jump));
         } else {
             inbox.bytes += batch.weight();
             inbox.batches.push_back(batch);
         }
         drop(inbox);
+        // Not under the lock: there may be much of it.
+        drop(overrun);
         if idle {
             self.shared.published.notify_one();
         }
@@ -95,7 +100,9 @@ impl Hub {
 
     /// Revisions up to this one will not be published.
     pub fn jump(&self, to: Revision) {
-        *self.shared.inbox.lock() = Inbox { jump: Some(to), ..Inbox::default() };
+        let jump = Inbox { jump: Some(to), ..Inbox::default() };
+        let passed = std::mem::replace(&mut *self.shared.inbox.lock(), jump);
+        drop(passed);
         self.shared.published.notify_one();
     }
 
@@ -118,9 +125,15 @@ impl Hub {
             self.with(|core| core.jump(to));
         }
         while !inbox.batches.is_empty() {
-            let some = inbox.batches.len().min(DISPATCH_BATCHES);
-            let batches = inbox.batches.drain(..some);
-            self.with(|core| batches.for_each(|batch| core.publish(&batch)));
+            self.with(|core| {
+                let mut told = 0;
+                for batch in std::iter::from_fn(|| inbox.batches.pop_front()).take(DISPATCH_BATCHES) {
+                    told += core.publish(&batch);
+                    if DISPATCH_TOLD <= told {
+                        break;
+                    }
+                }
+            });
             if !inbox.batches.is_empty() {
                 tokio::task::yield_now().await;
             }
@@ -144,7 +157,17 @@ impl Hub {
 
     async fn read(&self, scan: crate::history::Scan) {
         let history = self.history().clone();
-        let read = tokio::task::spawn_blocking(move || history.read(&scan)).await;
+        let mut read = tokio::task::spawn_blocking(move || history.read(&scan));
+        let read = loop {
+            tokio::select! {
+                read = &mut read => break read,
+                // A disk may be slow; those whom memory can serve do not wait for it.
+                () = self.shared.wanted.notified() => {
+                    let horizon = self.history().horizon();
+                    self.with(|core| core.step_ring(horizon));
+                }
+            }
+        };
         match read {
             Ok(Ok(past)) => self.with(|core| core.deal(&scan, past)),
             // The next step sees the new horizon, and tells whom it concerns.
@@ -192,9 +215,9 @@ impl Hub {
         self.shared.meter.encoded()
     }
 
-    /// The watchers of the first stream numbered above `after`; `None` behind the last.
-    pub fn report(&self, after: u64) -> Option<(u64, Vec<WatcherReport>)> {
-        self.with(|core| core.report(after))
+    /// See [`Core::report`].
+    pub fn report(&self, at: usize) -> Option<(usize, Vec<WatcherReport>)> {
+        self.with(|core| core.report(at))
     }
 
     fn history(&self) -> &Arc<dyn History> {
@@ -205,9 +228,9 @@ impl Hub {
         let mut core = self.shared.core.lock();
         core.set_time(u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX));
         let result = act(&mut core);
-        let (awake, hungry) = (core.take_awake(), core.has_hungry());
+        let (awake, lined_up) = (core.take_awake(), core.take_lined_up());
         drop(core);
-        if hungry {
+        if lined_up {
             self.shared.wanted.notify_one();
         }
         awake.into_iter().for_each(Waker::wake);

@@ -48,6 +48,14 @@ impl Core {
 
     fn queue_mark(&mut self, id: StreamId, frontier: Revision) {
         let stream = &self.streams[id.slot as usize];
+        // Who asks again before the last answer is read learns nothing new from another.
+        let said = stream.items.back().is_some_and(|item| {
+            matches!(item, Item::Mark(Mark { of: MarkOf::All { reverts }, revision })
+                if *reverts == stream.reverts && *revision == frontier)
+        });
+        if said || !stream.late.is_empty() {
+            return;
+        }
         let level = |slot: &u32| is_level(&self.watchers[*slot as usize], frontier);
         if stream.watchers.is_empty() || !stream.watchers.values().all(level) {
             return;
@@ -63,8 +71,7 @@ impl Core {
         let Some(stream) = self.streams.get_mut(id.slot as usize).filter(|stream| stream.id == id) else {
             return;
         };
-        let mut slots: Vec<u32> = stream.watchers.values().copied().collect();
-        slots.sort_unstable();
+        let slots: Vec<u32> = stream.watchers.values().copied().collect();
         for slot in slots {
             let watcher = &mut self.watchers[slot as usize];
             let told = std::mem::replace(&mut watcher.told, false);
@@ -73,14 +80,6 @@ impl Core {
                 stream.push(Item::Mark(Mark { of, revision: frontier }), &mut self.awake);
             }
         }
-    }
-
-    /// Whether any watcher of the stream wants periodic marks.
-    pub fn wants_ticks(&self, id: StreamId) -> bool {
-        let stream = self.streams.get(id.slot as usize).filter(|stream| stream.id == id);
-        stream.is_some_and(|stream| {
-            stream.watchers.values().any(|slot| self.watchers[*slot as usize].spec.progress)
-        })
     }
 }
 

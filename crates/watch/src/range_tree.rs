@@ -6,10 +6,29 @@
 //! they live, so a watcher can keep it too.
 
 use crate::members::Members;
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
 
 pub(crate) type NodeId = u32;
+
+/// A revision that is told, and the kind of event it is told by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VisitRound {
+    /// Never used for another revision.
+    pub(crate) number: u64,
+    /// Zero or one.
+    pub(crate) kind: usize,
+}
+
+impl VisitRound {
+    /// Visits everything every time, and is not remembered.
+    pub(crate) const NONE: VisitRound = VisitRound { number: 0, kind: 0 };
+
+    fn is_first(self, visited: &Cell<u64>) -> bool {
+        self.number == 0 || visited.replace(self.number) != self.number
+    }
+}
 
 #[derive(Debug)]
 struct Node {
@@ -17,6 +36,8 @@ struct Node {
     /// `None` reaches to the end of the key space.
     end: Option<Box<[u8]>>,
     members: Members,
+    /// The last visits that were made, one for each kind of event.
+    visited: [Cell<u64>; 2],
     priority: u64,
     left: Option<NodeId>,
     right: Option<NodeId>,
@@ -56,23 +77,25 @@ impl RangeTree {
         None
     }
 
-    /// Calls `visit` with the watchers of each range around `key`.
-    pub(crate) fn visit(&self, key: &[u8], visit: &mut impl FnMut(&[u32])) {
-        self.visit_below(self.root, key, visit);
+    /// Calls `visit` with the watchers of each range around `key`, but only once for each range in a
+    /// round: for who watches a range, any event of a kind within a revision is as good as the first.
+    pub(crate) fn visit(&self, key: &[u8], round: VisitRound, visit: &mut impl FnMut(&[u32])) {
+        self.visit_below(self.root, key, round, visit);
     }
 
-    fn visit_below(&self, id: Option<NodeId>, key: &[u8], visit: &mut impl FnMut(&[u32])) {
+    fn visit_below(&self, id: Option<NodeId>, key: &[u8], round: VisitRound, visit: &mut impl FnMut(&[u32])) {
         let Some(id) = id else { return };
         let node = self.node(id);
         if !reaches(self.node(node.furthest).end.as_deref(), key) {
             return;
         }
-        self.visit_below(node.left, key, visit);
+        self.visit_below(node.left, key, round, visit);
         if node.first.as_ref() <= key {
-            if reaches(node.end.as_deref(), key) {
+            let visited = &node.visited[round.kind];
+            if reaches(node.end.as_deref(), key) && round.is_first(visited) {
                 visit(node.members.as_slice());
             }
-            self.visit_below(node.right, key, visit);
+            self.visit_below(node.right, key, round, visit);
         }
     }
 
@@ -91,6 +114,7 @@ impl RangeTree {
             first: first.into(),
             end: end.map(Into::into),
             members: Members::One(slot),
+            visited: [Cell::new(0), Cell::new(0)],
             priority: self.random.hash_one((first, end)),
             left: None,
             right: None,
@@ -254,7 +278,9 @@ mod tests {
             }
             let key = bytes(&mut random);
             let mut found = Vec::new();
-            tree.visit(&key, &mut |slots| found.extend_from_slice(slots));
+            let round = VisitRound { number: u64::from(slot) + 1, kind: 0 };
+            tree.visit(&key, round, &mut |slots| found.extend_from_slice(slots));
+            tree.visit(&key, round, &mut |slots| panic!("{slots:?} are visited twice in a round"));
             found.sort_unstable();
             assert_eq!(found, model.around(&key), "around {key:?} after step {slot}");
         }

@@ -8,13 +8,20 @@
 //! has, so that somebody always gets on; above the limit is at most what that one holds.
 
 use crate::core::Core;
+use crate::encoded::Encoded;
 use crate::stream::{End, Item, Note, StreamId};
 use meerkat_types::Revision;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 impl Core {
     pub(crate) fn relieve(&mut self) {
         if !self.is_over() {
+            self.relieved_to = 0;
+            return;
+        }
+        // What could not be freed the last time cannot be freed now.
+        if self.meter.bytes() <= self.relieved_to {
             return;
         }
         let mut streams: Vec<(u64, StreamId)> = self
@@ -26,23 +33,36 @@ impl Core {
         streams.sort_unstable();
         // Its reader is about to take it. Else what does not fit beside what stalled streams are
         // writing out, or at all, would be read and given back for ever.
-        streams.pop();
+        let kept = streams.pop().map_or_else(BTreeSet::new, |(_, id)| self.held_by(id));
+        // Nothing is freed by taking from others what that one holds as well.
+        streams.retain(|(_, id)| !self.held_by(*id).is_subset(&kept));
         for (_, id) in &streams {
             if !self.is_over() {
-                return;
+                break;
             }
             self.give_back(*id);
         }
         for (_, id) in streams {
             if !self.is_over() {
-                return;
+                break;
             }
             self.cut(id);
         }
+        self.relieved_to = self.meter.bytes();
+    }
+
+    /// The revisions that a stream keeps in memory beyond the ring.
+    fn held_by(&self, id: StreamId) -> BTreeSet<*const Encoded> {
+        let stream = &self.streams[id.slot as usize];
+        let noted = stream.items.iter().filter_map(|item| match item {
+            Item::Note(note) => note.held.as_ref(),
+            Item::Control(_) | Item::Mark(_) => None,
+        });
+        noted.chain(&stream.in_flight).map(Arc::as_ptr).collect()
     }
 
     fn is_over(&self) -> bool {
-        self.config.ring_bytes + self.config.memory_bytes < self.meter.bytes()
+        self.config.ring_bytes.saturating_add(self.config.memory_bytes) < self.meter.bytes()
     }
 
     /// Takes the history out of a stream's queue, and sets its watchers back to where it began.
@@ -71,6 +91,8 @@ impl Core {
             Item::Control(_) | Item::Mark(_) => true,
         });
         stream.notes = stream.items.iter().filter(|item| matches!(item, Item::Note(_))).count();
+        stream.dealt =
+            stream.items.iter().filter(|item| matches!(item, Item::Note(note) if note.dealt)).count();
         stream.held_bytes = 0;
         stream.hungry = false;
         self.hungry.retain(|other| *other != id);

@@ -18,7 +18,7 @@ pub enum Standing {
 #[derive(Clone, Debug)]
 pub struct WatcherReport {
     pub stream: u64,
-    pub client: String,
+    pub client: Arc<str>,
     pub spec: Arc<WatchSpec>,
     pub standing: Standing,
     pub slow: SlowPolicy,
@@ -57,10 +57,10 @@ impl Core {
         }
     }
 
-    /// The watchers of the first stream whose number is above `after`; `None` behind the last.
-    pub fn report(&self, after: u64) -> Option<(u64, Vec<WatcherReport>)> {
-        let later = self.streams.iter().map(|(_, stream)| stream).filter(|stream| after < stream.id.serial);
-        let stream = later.min_by_key(|stream| stream.id.serial)?;
+    /// The watchers of one stream, and where to ask for the next; `None` behind the last.
+    pub fn report(&self, at: usize) -> Option<(usize, Vec<WatcherReport>)> {
+        let (slot, stream) =
+            (at..self.streams.capacity()).find_map(|slot| Some((slot, self.streams.get(slot)?)))?;
         // The oldest unsent revision of each watcher.
         let mut queued: HashMap<(u32, u64), Revision> = HashMap::new();
         let mut queued_bytes = stream.in_flight.as_ref().map_or(0, |batch| batch.weight());
@@ -71,7 +71,7 @@ impl Core {
                 queued_bytes += batch.map_or(0, |batch| batch.weight());
             }
         }
-        let mut reports: Vec<WatcherReport> = stream
+        let reports: Vec<WatcherReport> = stream
             .watchers
             .values()
             .map(|slot| {
@@ -102,16 +102,12 @@ impl Core {
                 }
             })
             .collect();
-        reports.sort_by_key(|report| report.spec.id);
-        Some((stream.id.serial, reports))
+        Some((slot + 1, reports))
     }
 
     /// The ids a stream has in use.
     pub fn ids(&self, stream: crate::StreamId) -> Vec<WatchId> {
         let stream = self.streams.get(stream.slot as usize).filter(|other| other.id == stream);
-        let mut ids: Vec<WatchId> =
-            stream.map_or(Vec::new(), |stream| stream.watchers.keys().copied().collect());
-        ids.sort_unstable();
-        ids
+        stream.map_or(Vec::new(), |stream| stream.watchers.keys().copied().collect())
     }
 }

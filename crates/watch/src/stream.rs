@@ -6,7 +6,7 @@
 
 use crate::encoded::{Encoded, Form};
 use meerkat_types::{Revision, WatchId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -29,13 +29,19 @@ pub enum SlowPolicy {
     Cancel,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct StreamOptions {
     /// Whom the stream belongs to, for operators.
-    pub client: String,
+    pub client: Arc<str>,
     pub slow: SlowPolicy,
     /// The stream ends when this member no longer knows a leader.
     pub require_leader: bool,
+}
+
+impl Default for StreamOptions {
+    fn default() -> StreamOptions {
+        StreamOptions { client: "".into(), slow: SlowPolicy::Wait, require_leader: false }
+    }
 }
 
 /// Why the hub ends a stream.
@@ -85,6 +91,8 @@ pub enum Refused {
     DuplicateId,
     /// It would start before any revision there can be.
     BeforeHistory,
+    /// The keys of all watchers together take too much memory.
+    OutOfMemory,
 }
 
 #[derive(Debug)]
@@ -103,6 +111,9 @@ pub(crate) struct Note {
     /// Where the ring does not have it.
     pub(crate) held: Option<Arc<Encoded>>,
     pub(crate) form: Form,
+    /// To one who was late. Such notes have room of their own: one who catches up never makes his
+    /// neighbours late.
+    pub(crate) dealt: bool,
 }
 
 /// A progress mark, told only if nothing before it was lost from the queue.
@@ -122,15 +133,16 @@ pub(crate) enum MarkOf {
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
     pub(crate) options: StreamOptions,
-    pub(crate) watchers: HashMap<WatchId, u32>,
+    pub(crate) watchers: BTreeMap<WatchId, u32>,
     pub(crate) next_id: i64,
     pub(crate) items: VecDeque<Item>,
-    /// Notes among the items.
+    /// Notes among the items, and those of them that were dealt.
     pub(crate) notes: usize,
+    pub(crate) dealt: usize,
     /// Weight of what the notes hold beyond the ring.
     pub(crate) held_bytes: usize,
     /// Watchers that are catching up.
-    pub(crate) late: usize,
+    pub(crate) late: BTreeSet<u32>,
     /// In line for history.
     pub(crate) hungry: bool,
     /// The last round of history that did not fit in.
@@ -155,12 +167,13 @@ impl Stream {
         Stream {
             id,
             options,
-            watchers: HashMap::new(),
+            watchers: BTreeMap::new(),
             next_id: 0,
             items: VecDeque::new(),
             notes: 0,
+            dealt: 0,
             held_bytes: 0,
-            late: 0,
+            late: BTreeSet::new(),
             hungry: false,
             full_round: 0,
             reader: None,
@@ -190,6 +203,7 @@ impl Stream {
     pub(crate) fn push(&mut self, item: Item, awake: &mut Vec<Waker>) {
         if let Item::Note(note) = &item {
             self.notes += 1;
+            self.dealt += usize::from(note.dealt);
             self.held_bytes += note.held.as_ref().map_or(0, |held| held.weight());
         }
         self.items.push_back(item);
@@ -200,6 +214,7 @@ impl Stream {
         let item = self.items.pop_front()?;
         if let Item::Note(note) = &item {
             self.notes -= 1;
+            self.dealt -= usize::from(note.dealt);
             self.held_bytes -= note.held.as_ref().map_or(0, |held| held.weight());
         }
         // A queue that was long once does not stay large for ever.

@@ -24,6 +24,14 @@ impl WatchSpec {
     }
 }
 
+/// Which of the two kinds an event is.
+pub(crate) fn kind_of(event: &Event) -> usize {
+    match event.kind {
+        EventKind::Put(_) => 0,
+        EventKind::Delete { .. } => 1,
+    }
+}
+
 pub(crate) fn key_of(event: &Event) -> &[u8] {
     match &event.kind {
         EventKind::Put(kv) => &kv.key,

@@ -58,6 +58,7 @@ pub(crate) fn router(
             watch::PATH,
             axum::routing::post(async move |request: http::Request<axum::body::Body>| watch.serve(request)),
         )
+        .route("/etcdserverpb.Watch/{method}", axum::routing::post(unknown_method))
         .layer(tower::layer::layer_fn({
             let leadership = raft.leadership().clone();
             move |inner| RequireLeader::new(inner, leadership.clone())
@@ -65,6 +66,10 @@ pub(crate) fn router(
         .layer(tower::layer::layer_fn(move |inner| {
             transport_errors::TransportErrors::new(inner, message_bytes_max)
         }))
+}
+
+async fn unknown_method(request: http::Request<axum::body::Body>) -> axum::response::Response {
+    status::unknown_method(request.uri().path()).into_http::<axum::body::Body>()
 }
 
 /// Answers calls of services that do not exist, in the words that gRPC clients know.

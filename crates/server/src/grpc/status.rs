@@ -79,6 +79,22 @@ pub(crate) fn bad_metadata(reason: &str) -> Status {
     Status::new(Code::InvalidArgument, format!("meerkat: bad metadata: {reason}"))
 }
 
+/// A request in a compression that was not agreed on.
+pub(crate) fn unsupported_encoding(encoding: &http::HeaderValue) -> Status {
+    let encoding = String::from_utf8_lossy(encoding.as_bytes());
+    Status::new(
+        Code::Unimplemented,
+        format!("grpc: Decompressor is not installed for grpc-encoding {encoding:?}"),
+    )
+}
+
+/// A response that gRPC has no length for.
+pub(crate) fn response_too_large(bytes: usize) -> Status {
+    let text =
+        format!("meerkat: a revision of {bytes} bytes cannot be told in one response; watch with fragments");
+    Status::new(Code::ResourceExhausted, text)
+}
+
 /// A message that is not what its method takes.
 pub(crate) fn malformed(error: &prost::DecodeError) -> Status {
     Status::new(Code::Internal, format!("grpc: error unmarshalling request: {error}"))

@@ -123,9 +123,11 @@ impl<'a> WriteTxn<'a> {
         let head = Bytes::from(HeadRow::encode(&mark, &tail));
         let (mut ties, previous) = self.tie(key, standing, put.want_previous);
         if self.want_events {
+            // Copied: watchers may keep an event far longer than the log keeps the entry that it is a
+            // part of, and of a transaction it may be a small one.
             let kv = KeyValue {
-                key: key.clone(),
-                value: value.clone(),
+                key: Bytes::copy_from_slice(key),
+                value: Bytes::copy_from_slice(&value),
                 created: Revision::new(tail.created),
                 modified: Revision::new(tail.modified),
                 version: tail.version,
@@ -148,7 +150,7 @@ impl<'a> WriteTxn<'a> {
             previous.extend(before.filter(|_| delete.want_previous));
             if self.want_events {
                 let modified = Revision::new(self.revision);
-                let kind = EventKind::Delete { key: key.clone(), modified };
+                let kind = EventKind::Delete { key: Bytes::copy_from_slice(&key), modified };
                 self.events.push(Event { kind, previous: ties.previous.take() });
             }
             self.write_tombstone(key, &ties);

@@ -49,6 +49,7 @@ pub fn small(outbox_items: usize) -> WatchConfig {
         scan_bytes: 1_000,
         ring_round: 1,
         merge_bytes: 0,
+        keys_bytes: 10_000,
     }
 }
 

@@ -4,6 +4,7 @@
 mod every_order;
 mod follower;
 mod known_bad;
+mod neighbours;
 mod random;
 mod reader;
 mod schedule;

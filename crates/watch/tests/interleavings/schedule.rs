@@ -235,6 +235,7 @@ fn draw_config(dice: &mut SmallRng) -> WatchConfig {
         scan_bytes: [1, 10, 1_000, 100_000][dice.random_range(0..4)],
         ring_round: [1, 2, 100][dice.random_range(0..3)],
         merge_bytes: [0, 900, 10_000][dice.random_range(0..3)],
+        keys_bytes: 100_000,
     }
 }
 

@@ -53,6 +53,7 @@ fn readers_on_threads_are_told_everything_and_are_always_woken() {
         scan_bytes: 4_000,
         ring_round: 20,
         merge_bytes: 2_000,
+        keys_bytes: 100_000,
     };
     let hub = Hub::new(config);
     let shared = Shared { store: Arc::new(Mutex::new(Store::new())), written: Arc::default() };

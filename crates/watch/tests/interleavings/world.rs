@@ -237,6 +237,10 @@ impl World {
     /// One step of catching up; whether there was anything to do.
     pub fn step(&mut self) -> bool {
         let before = self.standings();
+        if !self.readings.is_empty() {
+            self.core.step_ring(self.store.horizon());
+            self.settle();
+        }
         let step = self.core.step(self.store.horizon());
         for (key, standing) in self.standings() {
             let ended = standing == Standing::Ended && before.get(&key) != Some(&Standing::Ended);
@@ -253,10 +257,10 @@ impl World {
 
     fn standings(&self) -> BTreeMap<(u64, WatchId), Standing> {
         let mut standings = BTreeMap::new();
-        let mut after = 0;
-        while let Some((serial, reports)) = self.core.report(after) {
-            after = serial;
-            standings.extend(reports.iter().map(|report| ((serial, report.spec.id), report.standing)));
+        let mut at = 0;
+        while let Some((next, reports)) = self.core.report(at) {
+            at = next;
+            standings.extend(reports.iter().map(|report| ((report.stream, report.spec.id), report.standing)));
         }
         standings
     }
@@ -316,11 +320,12 @@ impl World {
         self.core.check();
         let limit = self.config.ring_bytes + self.config.memory_bytes + self.one_stream_bytes();
         assert!(self.meter.bytes() <= limit, "{} bytes are held, and {limit} may be", self.meter.bytes());
-        let mut after = 0;
-        while let Some((serial, reports)) = self.core.report(after) {
-            after = serial;
-            let at = self.streams.iter().position(|stream| stream.1 == serial);
-            let reader = &self.readers[at.expect("a stream has its reader")];
+        let mut at = 0;
+        while let Some((next, reports)) = self.core.report(at) {
+            at = next;
+            let Some(serial) = reports.first().map(|report| report.stream) else { continue };
+            let of = self.streams.iter().position(|stream| stream.1 == serial);
+            let reader = &self.readers[of.expect("a stream has its reader")];
             for report in reports.iter().filter(|report| report.standing != Standing::Ended) {
                 let follower = reader.newest(report.spec.id).expect("who is here was asked for");
                 let lost = follower.missing_below(&self.store, report.next.min(self.store.current().next()));

@@ -172,7 +172,10 @@ impl<'c> Watches<'c> {
             return;
         }
         if let (EVERY_WATCH, Some(_)) = (response.watch_id, progress_mark(&response)) {
-            let all: Vec<i64> = self.watches.keys().copied().collect();
+            // Not those that are only asked for: the mark was made before them.
+            let asked = self.connection.as_ref().map(|connection| &connection.asked);
+            let is_made = |number: &i64| asked.is_none_or(|asked| !asked.contains(number));
+            let all: Vec<i64> = self.watches.keys().copied().filter(is_made).collect();
             all.into_iter().for_each(|number| self.tell(number, response.clone()));
         } else {
             self.tell(response.watch_id, response);

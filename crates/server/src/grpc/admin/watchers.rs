@@ -15,12 +15,12 @@ pub(super) fn list(
     hub: Hub,
     member: MemberId,
 ) -> BoxStream<'static, Result<pb::ListWatchersResponse, Status>> {
-    let streams = stream::unfold((hub, 0), |(hub, after)| async move {
+    let streams = stream::unfold((hub, 0), |(hub, at)| async move {
         // Others may want the lock.
         tokio::task::yield_now().await;
-        let (serial, reports) = hub.report(after)?;
+        let (next, reports) = hub.report(at)?;
         let revision = hub.frontier().get();
-        Some(((revision, reports), (hub, serial)))
+        Some(((revision, reports), (hub, next)))
     });
     let pages = streams.flat_map(move |(revision, reports)| {
         let pages: Vec<_> = reports
@@ -50,7 +50,7 @@ fn watcher(report: &WatcherReport) -> pb::Watcher {
     pb::Watcher {
         stream_id: report.stream,
         watch_id: spec.id.get(),
-        client_address: report.client.clone(),
+        client_address: report.client.to_string(),
         key: spec.range.first().bytes().clone(),
         range_end: spec.range.range_end(),
         state: state.into(),

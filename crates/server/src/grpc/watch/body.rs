@@ -170,6 +170,10 @@ impl WatchBody {
                 Out::Control(control) => writer.control(&control, buffer),
                 Out::Events(delivery) => match writer.delivery(&delivery, buffer) {
                     Written::Whole(count) => events += count,
+                    Written::TooLarge(bytes) => {
+                        self.end = Some(status::response_too_large(bytes));
+                        break;
+                    }
                     Written::Large(large) => {
                         events += large.events();
                         responses += large.responses() - 1;
@@ -217,6 +221,8 @@ impl http_body::Body for WatchBody {
                 return Poll::Ready(None);
             }
             me.receive(context);
+            // Before what is to be sent: a busy stream may have idle watchers.
+            let ticked = me.tick(context);
             let frame = me.fill(context);
             if !frame.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(frame.freeze()))));
@@ -225,7 +231,7 @@ impl http_body::Body for WatchBody {
                 me.finished = true;
                 return Poll::Ready(Some(Ok(Frame::trailers(trailers(&end)))));
             }
-            if !me.tick(context) {
+            if !ticked {
                 return Poll::Pending;
             }
         }

@@ -13,6 +13,9 @@ use prost::Message;
 /// A message above this is written out piece by piece.
 pub(super) const SMALL_MAX: usize = 16 << 10;
 
+/// gRPC counts in 32 bits; the head needs some of them.
+const MESSAGE_BYTES_MAX: usize = u32::MAX as usize - 1024;
+
 /// The field of `WatchResponse` that holds the id.
 const WATCH_ID: u32 = 2;
 
@@ -95,6 +98,8 @@ pub(super) enum Written {
     Whole(usize),
     /// Nothing yet: it is too large for one piece.
     Large(Large),
+    /// Nothing: this many bytes have no length in gRPC.
+    TooLarge(usize),
 }
 
 impl Writer {
@@ -122,6 +127,9 @@ impl Writer {
             let fragment_bytes = delivery.spec.fragment.then_some(self.fragment_bytes);
             let wire = delivery.first.wire(delivery.form, &EtcdEvents);
             let head = self.head(id, last);
+            if fragment_bytes.is_none() && MESSAGE_BYTES_MAX < bytes {
+                return Written::TooLarge(bytes);
+            }
             return Written::Large(Large::new(head, chosen, delivery.form, wire, fragment_bytes));
         }
         self.put_delivery_head(id, last, bytes, buffer);
@@ -162,6 +170,10 @@ impl Writer {
                     Refused::EmptyRange => WATCH_RANGE_EMPTY.to_owned(),
                     Refused::DuplicateId => WATCH_ID_DUPLICATE.to_owned(),
                     Refused::BeforeHistory => EtcdError::Compacted.message().to_owned(),
+                    Refused::OutOfMemory => {
+                        "meerkat: the keys of all watchers take more than --meerkat-watch-memory-bytes"
+                            .to_owned()
+                    }
                 },
                 ..self.head(NO_WATCHER, current)
             },
@@ -199,8 +211,7 @@ fn put_prefix(length: usize, buffer: &mut BytesMut) {
     buffer.reserve(5 + length.min(SMALL_MAX + 256));
     // Not compressed.
     buffer.put_u8(0);
-    // gRPC has no way to say more; a revision of 4 GiB cannot be told whole.
-    buffer.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    buffer.put_u32(u32::try_from(length).expect("what is larger was refused"));
 }
 
 #[cfg(test)]

@@ -68,6 +68,10 @@ impl WatchService {
         if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
             return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
         }
+        let encoding = request.headers().get("grpc-encoding");
+        if let Some(encoding) = encoding.filter(|encoding| *encoding != "identity") {
+            return status::unsupported_encoding(encoding).into_http();
+        }
         if self.raft.status().learner {
             return status::etcd(EtcdError::NotSupportedForLearner).into_http();
         }
@@ -77,7 +81,7 @@ impl WatchService {
         };
         let client = request.extensions().get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
         let client = client.map_or_else(String::new, |address| address.to_string());
-        let stream = self.hub.open(options.for_stream(client));
+        let stream = self.hub.open(options.for_stream(&client));
         let body = WatchBody::new(
             request.into_body(),
             stream,

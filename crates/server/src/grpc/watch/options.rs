@@ -25,8 +25,8 @@ pub(super) struct WatchOptions {
 }
 
 impl WatchOptions {
-    pub(super) fn for_stream(self, client: String) -> StreamOptions {
-        StreamOptions { client, slow: self.slow, require_leader: self.require_leader }
+    pub(super) fn for_stream(self, client: &str) -> StreamOptions {
+        StreamOptions { client: client.into(), slow: self.slow, require_leader: self.require_leader }
     }
 }
 
