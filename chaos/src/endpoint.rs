@@ -6,8 +6,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::TryStreamExt;
 use meerkat_proto::pb::admin::admin_client::AdminClient;
-use meerkat_proto::pb::admin::{StateDigestRequest, StateDigestResponse};
+use meerkat_proto::pb::admin::{
+    ListWatchersRequest, ListWatchersResponse, StateDigestRequest, StateDigestResponse,
+};
 use meerkat_proto::pb::etcdserver::kv_client::KvClient;
 use meerkat_proto::pb::etcdserver::maintenance_client::MaintenanceClient;
 use meerkat_proto::pb::etcdserver::{
@@ -19,6 +22,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::Failure;
+use crate::metrics::Metrics;
 use crate::watch::WatchStream;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
@@ -112,6 +116,25 @@ impl Endpoint {
     /// The rolling digest of everything applied. Meerkat only.
     pub async fn state_digest(&self, within: Duration) -> Result<StateDigestResponse, Status> {
         bounded(within, AdminClient::new(self.channel.clone()).state_digest(StateDigestRequest {})).await
+    }
+
+    /// All pages of the list of watchers. Meerkat only.
+    pub async fn list_watchers(&self, within: Duration) -> Result<Vec<ListWatchersResponse>, Status> {
+        let mut admin = AdminClient::new(self.channel.clone());
+        let pages = async {
+            let pages = admin.list_watchers(ListWatchersRequest {}).await?;
+            pages.into_inner().try_collect().await.map(Response::new)
+        };
+        bounded(within, pages).await
+    }
+
+    /// The numbers it publishes, each time over a connection of its own.
+    pub async fn metrics(&self, within: Duration) -> Result<Metrics, Failure> {
+        let address = self.url.trim_start_matches("http://");
+        match tokio::time::timeout(within, Metrics::read(address)).await {
+            Ok(metrics) => metrics.map_err(|failure| failure.during(&self.url)),
+            Err(_) => Err(Failure::broken(format!("{}: no metrics within {within:?}", self.url))),
+        }
     }
 
     /// Watch, with request metadata of the caller's choice. Must be called on a runtime.

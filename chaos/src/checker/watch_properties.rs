@@ -401,7 +401,9 @@ impl<'a> Judge<'a> {
             let truth = self.truth(*position);
             truth.key == event.key && truth.kind == event.kind
         };
-        let Some(position) = (from..upto).find(same) else {
+        // Nearly always it is the next one owed, and a revision may have very many.
+        let ahead = self.cursor.clamp(from, upto);
+        let Some(position) = (ahead..upto).chain(from..ahead).find(same) else {
             self.found(Property::Reliable, format!("this never happened: {event:?}"));
             return false;
         };

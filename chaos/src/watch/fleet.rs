@@ -8,7 +8,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::follower::{self, Following, Manner};
-use super::log::{WatchLog, WatchSpec};
+use super::log::{SLOW, WatchLog, WatchSpec};
 use super::writers;
 use crate::Failure;
 use crate::checker::watch_history::WatchHistory;
@@ -20,16 +20,13 @@ const FUTURE: i64 = 60;
 /// What may be on its way to a slow reader: the least that HTTP/2 begins with.
 const SLOW_WINDOW: u32 = 65_535;
 
-/// Names what shall happen to a watcher that reads too slowly.
-const SLOW: &str = "meerkat-watch-slow";
-
 /// Followers at work, in the order they were added.
 #[derive(Debug)]
 pub struct Fleet {
     endpoints: Vec<Endpoint>,
     product: Product,
     began: Instant,
-    followers: Vec<(WatchSpec, Following)>,
+    followers: Vec<Following>,
 }
 
 impl Fleet {
@@ -50,10 +47,9 @@ impl Fleet {
             let slow =
                 manner.metadata.iter().find(|(name, _)| *name == SLOW).map_or("", |(_, policy)| policy);
             let name = format!("{number} ({kind}, {pace} {slow}, from {start}, {})", wishes(&spec));
-            let log = WatchLog { coalesces, ..WatchLog::new(name, spec.clone()) };
+            let log = WatchLog { coalesces, ..WatchLog::new(name, spec) };
             let first = number % self.endpoints.len();
-            let following = follower::start(&self.endpoints, first, self.began, log, manner)?;
-            self.followers.push((spec, following));
+            self.followers.push(follower::start(&self.endpoints, first, self.began, log, manner)?);
         }
         Ok(())
     }
@@ -81,23 +77,23 @@ impl Fleet {
 
     /// The lowest revision that any of them has still to hear of; none while one has heard nothing.
     pub fn slowest(&self) -> Option<i64> {
-        self.followers.iter().map(|(_, one)| one.next()).min().filter(|next| 0 < *next)
+        self.followers.iter().map(Following::next).min().filter(|next| 0 < *next)
     }
 
     /// From now on all read as fast as they can.
     pub fn hurry(&self) {
-        self.followers.iter().for_each(|(_, one)| one.hurry());
+        self.followers.iter().for_each(Following::hurry);
     }
 
     /// Whether each has been sent the last event that the history owes it.
     pub fn has_heard_all(&self, history: &WatchHistory) -> bool {
-        self.followers.iter().all(|(spec, one)| history.last_wanted(spec) < one.next())
+        self.followers.iter().all(|one| one.has_heard_all(history))
     }
 
     /// Ends them all and returns their records.
     pub async fn finish(self) -> Result<Vec<WatchLog>, Failure> {
         let mut logs = Vec::new();
-        for (_, follower) in self.followers {
+        for follower in self.followers {
             logs.push(follower.finish().await?);
         }
         Ok(logs)

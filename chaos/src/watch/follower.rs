@@ -13,9 +13,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 
-use super::log::{FELL_BEHIND, Reply, Session, WatchLog, progress_request};
+use super::log::{FELL_BEHIND, Reply, Session, WatchLog, WatchSpec, progress_request};
 use super::stream::Next;
 use crate::Failure;
+use crate::checker::watch_history::WatchHistory;
 use crate::endpoint::Endpoint;
 use crate::outcome::describe;
 
@@ -63,6 +64,7 @@ impl Default for Manner {
 /// A follower at work.
 #[derive(Debug)]
 pub struct Following {
+    spec: WatchSpec,
     seat: Arc<Seat>,
     task: JoinHandle<Result<WatchLog, Failure>>,
 }
@@ -106,6 +108,7 @@ pub fn start(
         hurry: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     });
+    let spec = log.spec.clone();
     let follower = Follower {
         endpoints: endpoints.iter().map(own).collect::<Result<_, _>>()?,
         random: StdRng::seed_from_u64(manner.seed),
@@ -116,13 +119,18 @@ pub fn start(
         pieces: None,
         seat: seat.clone(),
     };
-    Ok(Following { seat, task: tokio::spawn(follower.follow(first)) })
+    Ok(Following { spec, seat, task: tokio::spawn(follower.follow(first)) })
 }
 
 impl Following {
     /// The next revision it has not had; zero while it has heard nothing.
     pub fn next(&self) -> i64 {
         self.seat.next.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has been sent the last event that the history owes it.
+    pub fn has_heard_all(&self, history: &WatchHistory) -> bool {
+        history.last_wanted(&self.spec) < self.next()
     }
 
     /// From now on it reads as fast as it can.
@@ -197,8 +205,13 @@ impl Follower {
     }
 
     async fn rest(&self) {
-        if !self.manner.pause.is_zero() && !self.seat.hurry.load(Ordering::Relaxed) {
-            tokio::time::sleep(self.manner.pause).await;
+        let until = Instant::now() + self.manner.pause;
+        while !self.seat.hurry.load(Ordering::Relaxed) && !self.stopped() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(GLANCE)).await;
         }
     }
 

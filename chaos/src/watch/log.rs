@@ -14,6 +14,9 @@ use meerkat_proto::pb::etcdserver::{
 use meerkat_proto::pb::mvcc::event::EventType;
 use meerkat_proto::pb::mvcc::{Event, KeyValue};
 
+/// The request metadata that says what becomes of watchers that fall behind. Meerkat only.
+pub const SLOW: &str = "meerkat-watch-slow";
+
 /// What a watcher that fell behind is told when it is canceled, before the revision to resume at.
 pub const FELL_BEHIND: &str = "meerkat: the watcher fell behind; resume at revision ";
 

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::log::{Reply, Session, WatchLog, WatchSpec, cancel_request, progress_request};
+use super::log::{Reply, SLOW, Session, WatchLog, WatchSpec, cancel_request, progress_request};
 use super::stream::{Next, WatchStream};
 use crate::Failure;
 use crate::endpoint::Endpoint;
@@ -19,6 +19,7 @@ pub struct Recorder {
     stream: WatchStream,
     member: usize,
     began: Instant,
+    coalesces: bool,
     logs: Vec<WatchLog>,
     /// Creates that have not been answered.
     pending: VecDeque<usize>,
@@ -41,6 +42,7 @@ impl Recorder {
             stream: endpoint.watch(metadata)?,
             member,
             began,
+            coalesces: metadata.contains(&(SLOW, "coalesce")),
             logs: Vec::new(),
             pending: VecDeque::new(),
             numbers: HashMap::new(),
@@ -59,7 +61,8 @@ impl Recorder {
             opened: self.began.elapsed(),
             ..Session::default()
         };
-        self.logs.push(WatchLog { sessions: vec![session], ..WatchLog::new(name, spec) });
+        let coalesces = self.coalesces;
+        self.logs.push(WatchLog { sessions: vec![session], coalesces, ..WatchLog::new(name, spec) });
         self.pending.push_back(index);
         self.stream.send(request).await;
         index

@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use super::archive::Archive;
-use super::log::WatchLog;
+use super::follower::{self, Following, Manner};
+use super::log::{SLOW, WatchLog, WatchSpec};
 use super::pumps::Pumps;
 use super::recorder::Recorder;
 use super::writers::{self, Shape, Writing};
@@ -17,6 +18,8 @@ use crate::outcome::{Outcome, describe};
 
 /// What may be on its way to a client that does not read: the least that HTTP/2 begins with.
 const STALLED_WINDOW: u32 = 65_535;
+/// Longer than any test.
+const STALLED_FOR: Duration = Duration::from_secs(600);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const DRAIN_WITHIN: Duration = Duration::from_secs(20);
 /// Writes that load a store quickly.
@@ -60,7 +63,37 @@ impl Stage {
 
     /// The same with next to no room for what is not read.
     pub fn narrow_recorder(&self, member: usize) -> Result<Recorder, Failure> {
-        Recorder::open(&self.endpoint(member).apart(Some(STALLED_WINDOW))?, member, self.began, &[])
+        self.narrow_recorder_with(member, &[])
+    }
+
+    /// The same with request metadata of the caller's choice.
+    pub fn narrow_recorder_with(
+        &self,
+        member: usize,
+        metadata: &[(&'static str, &str)],
+    ) -> Result<Recorder, Failure> {
+        let endpoint = self.endpoint(member).apart(Some(STALLED_WINDOW))?;
+        Recorder::open(&endpoint, member, self.began, metadata)
+    }
+
+    /// A watcher that has next to no room for what is not read and reads no more than the answer to
+    /// its create, until told to hurry. Whatever ends its connection then, it resumes.
+    pub fn stalled(
+        &self,
+        name: impl Into<String>,
+        spec: WatchSpec,
+        metadata: &[(&'static str, &'static str)],
+    ) -> Result<Following, Failure> {
+        let manner = Manner {
+            pause: STALLED_FOR,
+            window: Some(STALLED_WINDOW),
+            patience: STALLED_FOR,
+            metadata: metadata.to_vec(),
+            ..Manner::default()
+        };
+        let coalesces = metadata.contains(&(SLOW, "coalesce"));
+        let log = WatchLog { coalesces, ..WatchLog::new(name, spec) };
+        follower::start(&self.cluster.endpoints(), 0, self.began, log, manner)
     }
 
     /// Starts writers on all members that take writes.
@@ -129,8 +162,26 @@ impl Stage {
     /// The end: proves the history, waits until all watchers have theirs, and judges them. Members
     /// must run, and nobody may be writing.
     pub async fn judge(self, pumps: Pumps, demand: Demand) -> Result<(WatchHistory, Vec<WatchLog>), Failure> {
+        self.judge_with(pumps, Vec::new(), demand).await
+    }
+
+    /// The same with followers, whose records come last, in their order.
+    pub async fn judge_with(
+        self,
+        pumps: Pumps,
+        followers: Vec<Following>,
+        demand: Demand,
+    ) -> Result<(WatchHistory, Vec<WatchLog>), Failure> {
         let history = self.archive.close(&self.cluster.endpoints(), &self.writes).await?;
-        let logs = pumps.finish(&history, DRAIN_WITHIN).await?;
+        let mut logs = pumps.finish(&history, DRAIN_WITHIN).await?;
+        let deadline = Instant::now() + DRAIN_WITHIN;
+        // What has not come by then is for the checker to say.
+        while Instant::now() < deadline && !followers.iter().all(|one| one.has_heard_all(&history)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for follower in followers {
+            logs.push(follower.finish().await?);
+        }
         watch_properties::check_all(&logs, &history, demand)?;
         self.cluster.finish()?;
         Ok((history, logs))

@@ -137,6 +137,18 @@ pub async fn put(endpoint: &Endpoint, key: Bytes, value: Bytes) -> Wrote {
     Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
 }
 
+/// Puts several keys in one revision, for runs that choose their writes.
+pub async fn put_all(endpoint: &Endpoint, puts: Vec<(Bytes, Bytes)>) -> Wrote {
+    let effects = puts.iter().map(|(key, value)| put_effect(key, value)).collect();
+    let ops = puts.into_iter().map(|(key, value)| {
+        let put = PutRequest { key, value, ..Default::default() };
+        RequestOp { request: Some(request_op::Request::RequestPut(put)) }
+    });
+    let request = TxnRequest { success: ops.collect(), ..Default::default() };
+    let answer = endpoint.txn(request, ANSWER_WITHIN).await;
+    Wrote { effects, outcome: revision(answer.map(|answer| answer.header)) }
+}
+
 /// Deletes one key, for runs that choose their writes.
 pub async fn delete(endpoint: &Endpoint, key: Bytes) -> Wrote {
     let request = DeleteRangeRequest { key: key.clone(), ..Default::default() };
