@@ -108,6 +108,37 @@ async fn read_until_level(stage: &Stage, recorder: &mut Recorder) -> Result<(), 
     Err(Failure::broken(format!("watchers do not become level: {:?}", listed(stage).await?)))
 }
 
+/// The client reads all the time: nothing here is slow but history, of which there is much.
+#[test]
+fn a_watcher_is_not_called_slow_because_another_of_its_stream_starts_in_the_past() {
+    run_test("catching up beside a live one", BUDGET, async {
+        let mut stage = one_member(&[]).await?;
+        stage.write(QUICK, 4_000).await?;
+        let mut recorder = stage.recorder(0, &[(SLOW, "cancel")])?;
+        recorder.create("live", WatchSpec::of_key(QUIET)).await;
+        take_created(&mut recorder).await?;
+        for number in 0..8 {
+            recorder.create(format!("from the past {number}"), WatchSpec::of_all().from(2)).await;
+        }
+        let mut pumps = Pumps::default();
+        pumps.add(recorder, None);
+        for number in 0..100 {
+            let value = value(&format!("live {number}"), 0);
+            let wrote = writers::put(stage.endpoint(0), Bytes::from_static(QUIET), value).await;
+            stage.made(wrote).await?;
+        }
+        let (history, logs) = stage.judge(pumps, Demand { complete: false, ..STRICT }).await?;
+        if let Some(log) = logs.iter().find(|log| where_to_resume(log).is_some()) {
+            return Err(Failure::broken(format!(
+                "watcher {:?} was canceled after {} events, though its client reads all the time",
+                log.name,
+                log.events().count()
+            )));
+        }
+        check_all(&logs, &history, STRICT)
+    });
+}
+
 #[test]
 fn a_watcher_that_coalesces_gets_the_latest_of_each_key() {
     run_test("coalescing", BUDGET, async {
