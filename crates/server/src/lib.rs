@@ -4,6 +4,7 @@
 //! stop, and take everything apart in the reverse order. It returns an error only when the member
 //! cannot go on; the process should then end with a non-zero code.
 
+mod client_port;
 pub mod config;
 mod grpc;
 mod http;

@@ -1,5 +1,6 @@
 //! A member from start to stop: assembly in dependency order, shutdown in the reverse.
 
+use crate::client_port;
 use crate::config::{Config, ConfigError, InitialClusterState, MemberUrl};
 use crate::grpc;
 use crate::grpc::watch::WatchCounters;
@@ -86,14 +87,16 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     }
     let http_state = HttpState { raft: raft.clone(), metrics: metrics.clone() };
     // One port for gRPC and for plain HTTP, told apart by path.
-    let routes = grpc::router(&raft, &hub, &watch_counters, &config).merge(http::router(http_state.clone()));
-    let routes = Routes::from(routes.fallback(grpc::unknown_service));
+    let routes = grpc::router(&raft, &hub, &watch_counters, &config)
+        .merge(http::router(http_state.clone()))
+        .fallback(grpc::unknown_service);
+    let config = Arc::new(config);
     for listener in client_listeners {
-        servers.spawn(serve(listener, client_server(&config), routes.clone(), stopping.clone()));
+        servers.spawn(serve_clients(listener, routes.clone(), config.clone(), stopping.clone()));
     }
     for listener in metrics_listeners {
-        let routes = Routes::from(http::router(http_state.clone()));
-        servers.spawn(serve(listener, client_server(&config), routes, stopping.clone()));
+        let routes = http::router(http_state.clone());
+        servers.spawn(serve_clients(listener, routes, config.clone(), stopping.clone()));
     }
     tracing::info!(member = %raft.member_id(), cluster = %raft.cluster_id(), "serving client traffic");
     let result = tokio::select! {
@@ -192,6 +195,16 @@ async fn drain(servers: &mut JoinSet<Result<(), RunError>>) {
     }
 }
 
+async fn serve_clients(
+    listener: TcpListener,
+    routes: axum::Router,
+    config: Arc<Config>,
+    stopping: watch::Receiver<bool>,
+) -> Result<(), RunError> {
+    client_port::serve(listener, routes, &config, stopping).await;
+    Ok(())
+}
+
 async fn serve(
     listener: TcpListener,
     mut server: tonic::transport::Server,
@@ -207,18 +220,6 @@ async fn serve(
         .serve_with_incoming_shutdown(incoming, stopped)
         .await
         .map_err(|error| RunError::Serve(error.to_string()))
-}
-
-fn client_server(config: &Config) -> tonic::transport::Server {
-    tonic::transport::Server::builder()
-        .accept_http1(true)
-        .tcp_nodelay(true)
-        .max_concurrent_streams(config.max_concurrent_streams)
-        // As etcd: idle connections are pinged after two hours, and given up after 20 s.
-        .http2_keepalive_interval(Some(Duration::from_secs(2 * 60 * 60)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-        .initial_stream_window_size(Some(1 << 20))
-        .initial_connection_window_size(Some(4 << 20))
 }
 
 fn peer_server() -> tonic::transport::Server {

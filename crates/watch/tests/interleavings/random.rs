@@ -45,7 +45,7 @@ fn expect_enough(all: &[Seen]) {
     least("watchers that caught up", sum(|seen| seen.counts.caught_up as usize), 5_000);
     least("reads of history", sum(|seen| seen.counts.history_reads as usize), 10_000);
     least("queues given back", sum(|seen| seen.counts.set_back as usize), 500);
-    least("streams cut", sum(|seen| seen.counts.cut as usize), 20);
+    least("streams cut", sum(|seen| seen.counts.cut as usize), 10);
 }
 
 fn report(seed: u64, schedule: Schedule) -> ! {

@@ -11,6 +11,7 @@ mod options;
 
 use super::header::Headers;
 use super::status;
+use crate::client_port::ClientAddress;
 use crate::config::Config;
 use axum::body::Body;
 use axum::response::IntoResponse;
@@ -23,7 +24,6 @@ use meerkat_watch::Hub;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tonic::transport::server::TcpConnectInfo;
 
 pub(crate) const PATH: &str = "/etcdserverpb.Watch/Watch";
 
@@ -79,8 +79,8 @@ impl WatchService {
             Ok(options) => options,
             Err(reason) => return status::bad_metadata(&reason).into_http(),
         };
-        let client = request.extensions().get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
-        let client = client.map_or_else(String::new, |address| address.to_string());
+        let client = request.extensions().get::<ClientAddress>();
+        let client = client.map_or_else(String::new, |client| client.0.to_string());
         let stream = self.hub.open(options.for_stream(&client));
         let body = WatchBody::new(
             request.into_body(),

@@ -1,0 +1,101 @@
+//! Serves a client port: gRPC and plain HTTP over one listener, told apart by each connection's first
+//! bytes.
+//!
+//! Always true: what lies unsent for one stream in its connection is at most [`SEND_BUFFER_BYTES`],
+//! whatever window its client offers; a member's memory does not depend on how its clients read.
+
+use crate::config::Config;
+use http::Request;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+/// Enough for the frames that leave in one write; the rest waits where it is bounded.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+
+/// As etcd: idle connections are pinged after two hours, and given up after 20 s.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2 * 60 * 60);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Before the next try, when the system gives no more connections.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Who is at the other end; an extension of each request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientAddress(pub(crate) SocketAddr);
+
+/// Accepts connections until `stopping`, then waits until those that are open have ended.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: axum::Router,
+    config: &Config,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let builder = builder(config);
+    // So that it is not prepared anew for each connection.
+    let router = router.with_state(());
+    let open = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            _ = stopping.wait_for(|stop| *stop) => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((socket, client)) => start(&builder, &open, socket, client, router.clone()),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    open.shutdown().await;
+}
+
+fn builder(config: &Config) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(config.max_concurrent_streams)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT);
+    builder
+}
+
+fn start(
+    builder: &Builder<TokioExecutor>,
+    open: &GracefulShutdown,
+    socket: TcpStream,
+    client: SocketAddr,
+    router: axum::Router,
+) {
+    if let Err(error) = socket.set_nodelay(true) {
+        tracing::debug!(%error, %client, "answers to this client may be delayed");
+    }
+    let service = router.map_request(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ClientAddress(client));
+        request
+    });
+    let connection = builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
+    let connection = open.watch(connection.into_owned());
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(error = %error, %client, "a connection ended");
+        }
+    });
+}
