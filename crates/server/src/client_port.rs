@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 /// Enough for the frames that leave in one write; the rest waits where it is bounded.
-const SEND_BUFFER_BYTES: usize = 64 << 10;
+const SEND_BUFFER_BYTES: usize = 32 << 10;
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;

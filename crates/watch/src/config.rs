@@ -12,7 +12,8 @@ pub struct WatchConfig {
     pub outbox_items_per_watcher: usize,
     /// History read ahead for one stream.
     pub stream_history_bytes: usize,
-    /// Events and bytes of one read of history; one read serves all who are near.
+    /// Events and bytes of one read of history; one read serves all who are near. Less than fits into
+    /// a stream, or some of it would be read again: revisions weigh about twice their bytes.
     pub scan_events: usize,
     pub scan_bytes: usize,
     /// Revisions dealt from the ring before others get the lock.
@@ -30,9 +31,9 @@ impl Default for WatchConfig {
             memory_bytes: 128 << 20,
             outbox_items: 256,
             outbox_items_per_watcher: 4,
-            stream_history_bytes: 1 << 20,
-            scan_events: 4_000,
-            scan_bytes: 2 << 20,
+            stream_history_bytes: 2 << 20,
+            scan_events: 2_000,
+            scan_bytes: 512 << 10,
             ring_round: 1_000,
             merge_bytes: 32 << 10,
             keys_bytes: 128 << 20,
