@@ -280,7 +280,7 @@ enum Asleep {
 }
 
 const SLEEPER: usize = 2;
-const SLEEPS_MAX: usize = 8;
+const SLEEPS_MAX: usize = 2;
 
 /// Watchers connected to a member that sleeps while the others go on. Their streams must not break.
 async fn sleep_through(how: Asleep) -> Result<(), Failure> {
@@ -307,9 +307,11 @@ async fn sleep_through(how: Asleep) -> Result<(), Failure> {
     // Purging the log is not hurried for anybody: who woke before it was done sleeps again.
     for _ in 0..SLEEPS_MAX {
         stage.put_to_sleep(SLEEPER)?;
-        // More than a socket holds, or the sleeper would find it all there when it wakes.
-        let (small, writes) = if how == Asleep::Briefly { (300, 300) } else { (8_000, 4_000) };
-        stage.write(Shape { small, writers: 32, ..QUICK }, writes).await?;
+        if how == Asleep::Briefly {
+            stage.write(Shape { small: 300, writers: 32, ..QUICK }, 300).await?;
+        } else {
+            outlast_the_log(&mut stage).await?;
+        }
         if how == Asleep::PastTheLogAndCompacted {
             let now = stage.revision(0).await?;
             stage.compact(0, now - 100).await?;
@@ -325,6 +327,17 @@ async fn sleep_through(how: Asleep) -> Result<(), Failure> {
         return Err(Failure::harness(format!("whether a snapshot was installed: {installed}")));
     }
     judge_sleep(stage, pumps, how).await
+}
+
+/// Writes until the log is let go of. Not before the leader has given up the stream on which it was
+/// sending to the sleeper, which may take ten seconds; and more than a socket holds, or the sleeper
+/// would find it all there when it wakes.
+async fn outlast_the_log(stage: &mut Stage) -> Result<(), Failure> {
+    for _ in 0..12 {
+        stage.write(Shape { small: 8_000, writers: 32, ..QUICK }, 400).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
 }
 
 async fn judge_sleep(stage: Stage, pumps: Pumps, how: Asleep) -> Result<(), Failure> {
