@@ -1,8 +1,9 @@
 //! Serves a client port: gRPC and plain HTTP over one listener, told apart by each connection's first
 //! bytes.
 //!
-//! Always true: what lies unsent for one stream in its connection is at most [`SEND_BUFFER_BYTES`],
-//! whatever window its client offers; a member's memory does not depend on how its clients read.
+//! Always true: what lies unsent for one stream in its connection is at most [`SEND_BUFFER_BYTES`] and
+//! one frame of its body, whatever window its client offers. Bodies of streams make small frames for
+//! this reason; an answer to a single request is one frame, as large as it is.
 
 use crate::config::Config;
 use http::Request;

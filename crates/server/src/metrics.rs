@@ -122,13 +122,19 @@ impl Metrics {
         page.gauge("etcd_debugging_mvcc_watcher_total", "Watchers.", watchers);
         page.gauge("etcd_debugging_mvcc_slow_watcher_total", "Watchers catching up.", totals.late as f64);
         let queued = totals.queued_items as f64;
-        page.gauge("etcd_debugging_mvcc_pending_events_total", "Deliveries waiting to be sent.", queued);
+        page.gauge("etcd_debugging_mvcc_pending_events_total", "Answers waiting to be sent.", queued);
         let sent = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         page.counter(
             "etcd_debugging_mvcc_events_total",
             "Events sent to watchers.",
             sent(&self.watch.events),
         );
+        let lag = totals.lag_revisions_max as f64;
+        page.gauge("meerkat_watch_lag_revisions_max", "Revisions the slowest watcher is behind.", lag);
+        let lag = totals.lag_ms_max as f64 / 1e3;
+        page.gauge("meerkat_watch_lag_seconds_max", "How long the slowest watcher is behind.", lag);
+        let queued = totals.queued_bytes as f64;
+        page.gauge("meerkat_watch_queued_bytes", "History and large revisions waiting.", queued);
         page.counter("meerkat_watch_responses_total", "Watch responses sent.", sent(&self.watch.responses));
         page.counter("meerkat_watch_sent_bytes_total", "Bytes of them.", sent(&self.watch.bytes));
         page.counter("meerkat_watch_events_encoded_total", "Events turned into bytes.", self.hub.encoded());

@@ -11,10 +11,6 @@ use std::time::Duration;
 pub(crate) struct Published(pub(crate) Hub);
 
 impl EventSink for Published {
-    fn wants_events(&self) -> bool {
-        true
-    }
-
     fn publish(&mut self, batch: EventBatch) {
         self.0.publish(batch);
     }

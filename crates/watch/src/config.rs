@@ -1,6 +1,6 @@
 //! How much the hub may hold, each with its reason.
 
-/// Sizes in bytes are of everything an event keeps in memory, its encoded forms included.
+/// Sizes in bytes are estimates of what revisions take in memory, one encoded form included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
     /// Recent revisions kept for whoever is a little late.

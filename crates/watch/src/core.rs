@@ -2,8 +2,10 @@
 //! waiting; whatever happens is a call, so that any interleaving can be tried.
 //!
 //! ```text
-//!   oldest ≤ … history … ≤ ring.first … ring.last = frontier ≤ horizon.current
+//!   … history … ring.first … ring.last = frontier ≤ horizon.current
 //! ```
+//!
+//! What is compacted ends anywhere up to the current revision, also inside the ring.
 //!
 //! Always true: a watcher is in exactly one of the groups, or ended. A synced watcher is owed
 //! nothing up to the frontier that is not in its stream's queue. What is queued for a watcher is in
@@ -55,6 +57,8 @@ pub struct Core {
     pub(crate) marks: Vec<StreamId>,
     /// Readers that have something to do.
     pub(crate) awake: Vec<Waker>,
+    /// Clients whose streams were ended for their memory, to be logged.
+    pub(crate) cut_clients: Vec<Arc<str>>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) now_ms: u64,
     pub(crate) rounds: u64,
@@ -85,6 +89,7 @@ impl Core {
             spec_bytes: 0,
             marks: Vec::new(),
             awake: Vec::new(),
+            cut_clients: Vec::new(),
             meter,
             now_ms: 0,
             rounds: 0,
@@ -113,6 +118,11 @@ impl Core {
     /// Whom to wake, once the lock is gone.
     pub fn take_awake(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.awake)
+    }
+
+    /// Whose streams were ended because others needed their memory, since this was last asked.
+    pub fn take_cut_clients(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.cut_clients)
     }
 
     pub fn open(&mut self, options: StreamOptions) -> StreamId {

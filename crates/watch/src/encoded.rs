@@ -93,15 +93,11 @@ impl Encoded {
         self.batch.revision
     }
 
-    pub fn stamp_ms(&self) -> u64 {
-        self.batch.stamp_ms
-    }
-
     pub fn events(&self) -> &[Event] {
         &self.batch.events
     }
 
-    /// Bytes in memory, encoded forms included.
+    /// About what it takes in memory, one encoded form included; a second one is only metered.
     pub fn weight(&self) -> usize {
         self.weight
     }

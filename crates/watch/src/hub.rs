@@ -1,4 +1,4 @@
-//! The lock around the core, the inbox that apply fills, and the two tasks that empty it.
+//! The lock around the core, the inbox that apply fills, and two tasks: one empties it, one reads history.
 //!
 //! Apply takes only the inbox's lock, for a push. The dispatch task moves revisions from there into
 //! the core; the catch-up task reads history for late watchers, and never holds the lock while it
@@ -228,8 +228,11 @@ impl Hub {
         let mut core = self.shared.core.lock();
         core.set_time(u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX));
         let result = act(&mut core);
-        let (awake, lined_up) = (core.take_awake(), core.take_lined_up());
+        let (awake, lined_up, cut) = (core.take_awake(), core.take_lined_up(), core.take_cut_clients());
         drop(core);
+        for client in cut {
+            tracing::warn!(%client, "a watch stream is ended: it was not read while others needed its memory");
+        }
         if lined_up {
             self.shared.wanted.notify_one();
         }

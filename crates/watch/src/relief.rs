@@ -1,7 +1,7 @@
 //! Keeps what watchers hold in memory within bounds.
 //!
-//! All revisions that anybody holds are metered: the ring, history on its way to late watchers, and
-//! large revisions that are being written out. Above the limit the streams that were read the
+//! All revisions that anybody holds are metered: the ring, what is published and not yet dispatched,
+//! history on its way to late watchers, and large revisions that are being written out. Above the limit the streams that were read the
 //! longest ago give back what is queued for them; their watchers go back to where that began, and
 //! are served again when they are read. Only a large revision half written cannot be taken back:
 //! its stream is ended, as the last resort, and says so. The stream that was read last keeps what it
@@ -106,6 +106,7 @@ impl Core {
         let stream = &mut self.streams[id.slot as usize];
         if stream.in_flight.is_some() {
             self.counts.cut += 1;
+            self.cut_clients.push(stream.options.client.clone());
             stream.finish(End::OutOfMemory, &mut self.awake);
         }
     }

@@ -1,7 +1,7 @@
 //! What operators are shown of the watchers of a member.
 
 use crate::core::Core;
-use crate::stream::{Item, SlowPolicy};
+use crate::stream::{Item, SlowPolicy, Stream};
 use crate::watcher::{State, WatchSpec};
 use meerkat_types::{Revision, WatchId};
 use std::collections::HashMap;
@@ -39,6 +39,11 @@ pub struct Totals {
     /// Ended, with their number still taken.
     pub ended: usize,
     pub queued_items: usize,
+    /// History and large revisions that wait in streams.
+    pub queued_bytes: usize,
+    /// Of the slowest watcher.
+    pub lag_revisions_max: i64,
+    pub lag_ms_max: u64,
     pub ring_bytes: usize,
     /// Everything anybody holds, the ring included.
     pub memory_bytes: usize,
@@ -46,15 +51,37 @@ pub struct Totals {
 
 impl Core {
     pub fn totals(&self) -> Totals {
+        let streams = || self.streams.iter().map(|(_, stream)| stream);
+        let lags = || streams().filter_map(|stream| self.lag(stream));
         Totals {
             streams: self.streams.len(),
             synced: self.synced.len(),
             late: self.late.len(),
             ended: self.watchers.len() - self.synced.len() - self.late.len(),
-            queued_items: self.streams.iter().map(|(_, stream)| stream.items.len()).sum(),
+            queued_items: streams().map(|stream| stream.items.len()).sum(),
+            queued_bytes: streams().map(queued_bytes).sum(),
+            lag_revisions_max: lags().map(|(revisions, _)| revisions).max().unwrap_or(0),
+            lag_ms_max: lags().map(|(_, ms)| ms).max().unwrap_or(0),
             ring_bytes: self.ring.bytes(),
             memory_bytes: self.meter.bytes(),
         }
+    }
+
+    /// How far behind the slowest watcher of a stream is; `None` if nothing waits.
+    fn lag(&self, stream: &Stream) -> Option<(i64, u64)> {
+        let noted = stream.items.iter().find_map(|item| match item {
+            Item::Note(note) => Some((note.revision, stream.read_ms)),
+            Item::Control(_) | Item::Mark(_) => None,
+        });
+        let late = stream.late.iter().map(|slot| &self.watchers[*slot as usize]);
+        let late = late.filter_map(|watcher| match watcher.state {
+            State::CatchingUp { since_ms, .. } => Some((watcher.next, since_ms)),
+            State::Synced(_) | State::Ended => None,
+        });
+        let owed = || noted.into_iter().chain(late.clone());
+        let next = owed().map(|(next, _)| next).min()?;
+        let since_ms = owed().map(|(_, since_ms)| since_ms).min()?;
+        Some((self.frontier().get() + 1 - next.get(), self.now_ms.saturating_sub(since_ms)))
     }
 
     /// The watchers of one stream, and where to ask for the next; `None` behind the last.
@@ -110,4 +137,8 @@ impl Core {
         let stream = self.streams.get(stream.slot as usize).filter(|other| other.id == stream);
         stream.map_or(Vec::new(), |stream| stream.watchers.keys().copied().collect())
     }
+}
+
+fn queued_bytes(stream: &Stream) -> usize {
+    stream.held_bytes + stream.in_flight.as_ref().map_or(0, |batch| batch.weight())
 }

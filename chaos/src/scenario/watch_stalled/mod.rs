@@ -67,7 +67,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The issue's own numbers.
+    /// The full size.
     pub fn full(product: Product) -> Self {
         Self {
             product,

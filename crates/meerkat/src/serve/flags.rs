@@ -96,9 +96,14 @@ pub const FLAGS: &[Flag] = &[
     used("meerkat-flush-interval-ms", Number, "30000", "Milliseconds that force a state flush"),
     used("meerkat-block-cache-bytes", Number, "67108864", "Bytes of state cached for reading"),
     used("meerkat-write-buffer-bytes", Number, "25165824", "Bytes of state held before a flush"),
-    used("meerkat-watch-ring-bytes", Number, "67108864", "Bytes of recent revisions for late watchers"),
+    used("meerkat-watch-ring-bytes", Number, "67108864", "Bytes of recent revisions kept for watchers"),
     used("meerkat-watch-memory-bytes", Number, "134217728", "Bytes all watch streams may hold beyond that"),
-    used("meerkat-watch-queue-items", Number, "256", "Deliveries that may wait in one watch stream"),
+    used(
+        "meerkat-watch-queue-items",
+        Number,
+        "256",
+        "Deliveries that may wait in one watch stream, beside four for each watcher",
+    ),
     used(
         "meerkat-worker-threads",
         Number,

@@ -36,8 +36,6 @@ pub(crate) enum Job {
 /// Where applied revisions go, in order, each once. Must only note and return: it runs on the
 /// apply thread.
 pub trait EventSink: Send + 'static {
-    /// Whether anybody will ever be told. If not, apply does not copy previous values for it.
-    fn wants_events(&self) -> bool;
     fn publish(&mut self, batch: EventBatch);
     /// The state was opened or replaced; revisions up to this one will not be published.
     fn jumped(&mut self, to: Revision);
@@ -130,7 +128,7 @@ impl ApplyThread {
         jobs: mpsc::Receiver<Job>,
     ) -> io::Result<(Arc<Shared>, super::Applied, std::thread::JoinHandle<()>)> {
         let (db, mut machine) = open(&state_dir.current()?, &parts.db_options, &reader)?;
-        machine.set_publish_events(parts.events.wants_events());
+        machine.set_publish_events(true);
         parts.events.jumped(reader.current_revision());
         let (mark, applied) = AppliedMark::new(machine.applied().map_or(0, |at| at.index));
         let compaction = CompactionRunner::start(Compactor::new(db.clone()))?;
@@ -210,7 +208,7 @@ impl ApplyThread {
         let old = self.shared.state_dir.current()?;
         let dir = self.shared.state_dir.replace_with(incoming)?;
         let (db, mut machine) = open(&dir, &self.db_options, &self.shared.reader)?;
-        machine.set_publish_events(self.events.wants_events());
+        machine.set_publish_events(true);
         self.shared.compaction.replace(Compactor::new(db.clone()));
         self.machine = machine;
         *self.shared.db.lock() = db;

@@ -1,9 +1,9 @@
 //! One watch stream, both ways: the body of its response, which also reads its requests.
 //!
-//! All that a stream does happens when its connection has room and asks for the next frame: requests
-//! are read, the hub is asked what is due, and up to a frame of it is copied out. So a client that
-//! does not read costs nothing but its place in the hub, and its requests wait with it. Frames are
-//! small and owned by nobody else: what lies unsent in the connection holds no revision in memory.
+//! All that a stream does happens when its connection asks for the next frame: requests are read, the
+//! hub is asked what is due, and about a frame of it is copied out. So a client that does not read costs
+//! little but its place in the hub, and its requests wait with it. Frames are small and owned by nobody
+//! else: what lies unsent in the connection holds no revision in memory.
 
 use super::large::Large;
 use super::message::{EtcdEvents, SMALL_MAX, Writer, Written};

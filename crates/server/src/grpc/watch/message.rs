@@ -217,6 +217,8 @@ fn put_prefix(length: usize, buffer: &mut BytesMut) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use meerkat_types::{EventBatch, EventKind, Filter, KeyRange, KeyValue, WatchRequest, WatchStart};
+    use meerkat_watch::{Core, Horizon, Out, StreamOptions, WatchConfig};
 
     #[test]
     fn a_kept_header_changes_no_byte() {
@@ -229,5 +231,76 @@ mod tests {
             writer.put_delivery_head(id, revision, 17, &mut kept);
             assert_eq!(plain, kept, "watcher {id} at {revision}");
         }
+    }
+
+    /// A watcher's delivery of one event of 256 bytes, as the hub gives it.
+    fn delivery() -> Delivery {
+        let meter = std::sync::Arc::default();
+        let mut core =
+            Core::new(WatchConfig::default(), Revision::EMPTY_STORE, std::sync::Arc::clone(&meter));
+        let stream = core.open(StreamOptions::default());
+        let request = WatchRequest {
+            id: None,
+            range: KeyRange::prefix(b"key"),
+            start: WatchStart::Live,
+            filter: Filter::default(),
+            previous: false,
+            fragment: false,
+            progress: false,
+        };
+        let horizon = Horizon { current: Revision::EMPTY_STORE, oldest: Revision::new(-1) };
+        core.register(stream, request, horizon);
+        let revision = Revision::new(2);
+        let kv = KeyValue {
+            key: "key/of/some/length".into(),
+            value: vec![7; 256].into(),
+            created: revision,
+            modified: revision,
+            version: 1,
+            lease: None,
+        };
+        let events = [Event { kind: EventKind::Put(kv), previous: None }].into();
+        core.publish(&Encoded::new(EventBatch { revision, stamp_ms: 0, events }, &meter));
+        let mut out = Vec::new();
+        let _ = core.take(stream, usize::MAX, std::task::Waker::noop(), &mut out);
+        match out.pop() {
+            Some(Out::Events(delivery)) => delivery,
+            other => panic!("the event was to be told last, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn copying_encoded_bytes_is_cheaper_than_encoding_them_for_each_stream() {
+        const STREAMS: u32 = 20_000;
+        let delivery = delivery();
+        let header =
+            pb::ResponseHeader { cluster_id: 1 << 63, member_id: 1 << 62, revision: 2, raft_term: 3 };
+        let mut writer = Writer::new(header, 1 << 20);
+        let mut buffer = BytesMut::with_capacity(1 << 20);
+        let best = |act: &mut dyn FnMut(&mut BytesMut), buffer: &mut BytesMut| {
+            let rounds = (0..7).map(|_| {
+                let began = std::time::Instant::now();
+                for _ in 0..STREAMS {
+                    buffer.clear();
+                    act(buffer);
+                }
+                began.elapsed() / STREAMS
+            });
+            rounds.min().expect("seven rounds")
+        };
+        let copied = best(&mut |buffer| drop(writer.delivery(&delivery, buffer)), &mut buffer);
+        let copied_bytes = buffer.clone();
+        // What a generated service does with each message of each stream.
+        let mut again = |buffer: &mut BytesMut| {
+            let mut event = Vec::new();
+            encode_event(&delivery.first.events()[0], false, &mut event);
+            let head = pb::WatchResponse { header: Some(header), watch_id: 0, ..Default::default() };
+            put_head(&head, event.len(), buffer);
+            buffer.put_slice(&event);
+        };
+        let encoded = best(&mut again, &mut buffer);
+        println!("a delivery of 256 bytes: {copied:?} copied, {encoded:?} encoded again");
+        assert_eq!(copied_bytes, buffer, "the same bytes");
+        assert!(copied < encoded, "{copied:?} copied, {encoded:?} encoded again");
     }
 }

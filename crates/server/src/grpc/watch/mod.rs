@@ -41,7 +41,7 @@ pub(crate) struct WatchService {
     hub: Hub,
     counters: Arc<WatchCounters>,
     progress_interval: Duration,
-    /// A request larger than this is refused; so is a response cut at it, if its watcher agrees.
+    /// A request above this is refused; a response above it is cut, if its watcher agreed.
     message_bytes_max: usize,
 }
 
