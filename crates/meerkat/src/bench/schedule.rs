@@ -69,8 +69,9 @@ impl Schedule {
             let until_next = moment(released, *rate).saturating_sub(self.start.elapsed());
             std::thread::sleep(until_next.clamp(PACE, PACE_MAX));
         }
-        // Closing would drop the permits still unused: those requests were due and must be made.
-        while permits.available_permits() > 0 && !permits.is_closed() {
+        // Closing would drop the permits still unused, also those that a worker was given and has not yet
+        // taken: those requests were due and must be made.
+        while self.issued.load(Ordering::Relaxed) < released && !permits.is_closed() {
             std::thread::sleep(PACE);
         }
         permits.close();

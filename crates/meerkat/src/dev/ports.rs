@@ -97,9 +97,18 @@ fn require_free(ports: Vec<Ports>) -> Result<Vec<Ports>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Looking whether a port is free takes it for a moment; two tests that look at once would find
+    /// each other.
+    fn alone() -> MutexGuard<'static, ()> {
+        static LOOKING: Mutex<()> = Mutex::new(());
+        LOOKING.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn nine_members_get_eighteen_different_ports() {
+        let _alone = alone();
         let ports = free(9).expect("loopback has free ports");
         let mut all: Vec<u16> = ports.iter().flat_map(|ports| [ports.client, ports.peer]).collect();
         all.sort_unstable();
@@ -126,6 +135,7 @@ mod tests {
 
     #[test]
     fn a_kept_cluster_keeps_its_ports() {
+        let _alone = alone();
         let directory = tempfile::tempdir().expect("a directory");
         assert_eq!(remembered(directory.path()), Ok(None));
         let ports = free(3).expect("free ports");
