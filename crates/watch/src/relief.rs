@@ -1,9 +1,9 @@
 //! Keeps what watchers hold in memory within bounds.
 //!
 //! All revisions that anybody holds are metered: the ring, what is published and not yet dispatched,
-//! history on its way to late watchers, and large revisions that are being written out. Above the limit the streams that were read the
-//! longest ago give back what is queued for them; their watchers go back to where that began, and
-//! are served again when they are read. Only a large revision half written cannot be taken back:
+//! history on its way to late watchers, and large revisions that are being written out. Above the
+//! limit the streams that were read the longest ago give back what is queued for them; their watchers
+//! go back to where that began, and are served again when they are read. Only a large revision half written cannot be taken back:
 //! its stream is ended, as the last resort, and says so. The stream that was read last keeps what it
 //! has, so that somebody always gets on; above the limit is at most what that one holds.
 
@@ -20,8 +20,11 @@ impl Core {
             self.relieved_to = 0;
             return;
         }
-        // What could not be freed the last time cannot be freed now.
-        if self.meter.bytes() <= self.relieved_to {
+        // What could not be freed the last time cannot be freed now. The mark follows a fall, so that
+        // any growth from there is looked at again.
+        let held = self.meter.bytes();
+        if held <= self.relieved_to {
+            self.relieved_to = held;
             return;
         }
         let mut streams: Vec<(u64, StreamId)> = self

@@ -1,5 +1,5 @@
-//! The list of watchers, in pages of a stream each, so that a member with very many of them is
-//! never held up by the one who counts them.
+//! The list of watchers, a stream at a time: others get the hub's lock between two streams, however
+//! many there are. A stream's own watchers are looked at in one go.
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
