@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let manifest = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?);
-    let root = manifest.join("../../proto").canonicalize()?;
+    let root = manifest.join("proto").canonicalize()?;
     // A directory is watched with all that is below it, new files included.
     println!("cargo:rerun-if-changed={}", root.display());
 

@@ -48,6 +48,7 @@ pub fn plan(root: &Path, programs: &[Program], long: bool) -> Vec<Suite> {
     let mut suites: Vec<Suite> = programs.into_iter().map(suite_of).collect();
     let chaos = suites.iter().position(|suite| suite.name.starts_with("meerkat-chaos"));
     suites.insert(chaos.unwrap_or(suites.len()), documentation(root));
+    suites.push(packages(root));
     suites.push(compose(root));
     if long {
         suites.iter_mut().for_each(|suite| suite.budget *= LONG_FACTOR);
@@ -103,6 +104,22 @@ fn documentation(root: &Path) -> Suite {
     }
 }
 
+/// The libraries that others depend on, packed and built from what was packed.
+fn packages(root: &Path) -> Suite {
+    let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    let packages = ["meerkat-types", "meerkat-proto", "meerkat-client"];
+    let mut arguments = vec!["package".to_owned(), "--allow-dirty".to_owned()];
+    arguments.extend(packages.iter().flat_map(|package| ["--package".to_owned(), (*package).to_owned()]));
+    Suite {
+        name: "packages".to_owned(),
+        program: cargo,
+        arguments,
+        directory: root.to_path_buf(),
+        budget: Duration::from_secs(420),
+        counts: false,
+    }
+}
+
 /// Three containers from the image, one of them killed. Says so and ends well without an engine.
 fn compose(root: &Path) -> Suite {
     Suite {
@@ -142,6 +159,7 @@ mod tests {
             "meerkat-state it",
             "documentation examples",
             "meerkat-chaos crash",
+            "packages",
             "docker compose",
         ];
         assert_eq!(names(&programs), expected);
