@@ -5,9 +5,11 @@ use crate::call::Failed;
 use crate::config::Config;
 use crate::error::Error;
 use crate::namespace::Namespace;
+use crate::watch::Hub;
 use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 /// A handle to a cluster. Clones are cheap and share connections, health and token.
 #[derive(Clone)]
@@ -19,6 +21,7 @@ pub struct Client {
 /// What all handles of one client share.
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
+    pub(crate) watches: Hub,
 }
 
 impl Client {
@@ -38,7 +41,7 @@ impl Client {
     pub async fn connect_with(config: Config) -> Result<Client, Error> {
         let lazy = config.lazy;
         let pool = Pool::new(config)?;
-        let shared = Arc::new(Shared { pool });
+        let shared = Arc::new(Shared { pool, watches: Hub::new(Handle::current()) });
         let client = Client { shared, namespace: Namespace::default() };
         let answered = lazy || client.pool().first_look().await;
         if !answered {
@@ -70,7 +73,6 @@ impl Client {
         &self.namespace
     }
 
-    #[allow(dead_code)]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

@@ -31,6 +31,7 @@ pub mod lease;
 mod namespace;
 mod retry;
 pub mod txn;
+pub mod watch;
 
 pub use client::Client;
 pub use config::Config;
@@ -41,3 +42,4 @@ pub use lease::Leases;
 pub use meerkat_proto::error_text::EtcdError;
 pub use meerkat_types::{Event, EventKind, Key, KeyRange, KeyValue, LeaseId, Revision};
 pub use txn::{Compare, Op, OpResult, TxnResponse};
+pub use watch::{Changes, Watch, WatchError, WatchStatus};
