@@ -41,6 +41,8 @@ const LEADERLESS_MAX: Duration = Duration::from_millis(1_500);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// and how often if the application wants to know.
 const MARKS_INTERVAL: Duration = Duration::from_secs(1);
+/// How long getting a new token may take.
+const RENEWAL_MAX: Duration = Duration::from_secs(5);
 /// The first pause is drawn between nothing and this; it doubles while no member answers.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -274,10 +276,12 @@ impl Carrier {
     /// Gets a new token. Without a user, or with a password that is wrong, nothing more can be done for
     /// a stream that was refused as a whole.
     async fn renew(&mut self, line: &Line, refused: Option<&Status>) {
-        let error = match self.client.renew_token(line.generation).await {
+        let client = self.client.clone();
+        let renewed = self.meanwhile(client.renew_token(line.generation, RENEWAL_MAX)).await;
+        let error = match renewed {
             Ok(true) => return,
             Ok(false) => refused.map(|status| refusal(status, Some(line.picked.name.clone()))),
-            Err(failed) if failed.error.fate() == Fate::Refused => Some(failed.error),
+            Err(error) if error.fate() == Fate::Refused => Some(error),
             Err(_) => None,
         };
         if let Some(error) = error {
@@ -287,11 +291,16 @@ impl Carrier {
 
     async fn pause(&mut self) {
         let bound = PAUSE_FIRST.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
-        let mut over = pin!(tokio::time::sleep(fraction(bound, rand::random())));
+        self.meanwhile(tokio::time::sleep(fraction(bound, rand::random()))).await;
+    }
+
+    /// Does something that takes time, and goes on reading the inbox.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
         let inbox = self.inbox.clone();
         loop {
             tokio::select! {
-                () = &mut over => return,
+                done = &mut work => return done,
                 () = inbox.news() => self.watches.attend(),
             }
         }

@@ -16,7 +16,6 @@ use meerkat_types::WatchStart;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 /// Streams of one client. A handful, so that one slow network path does not hold up all watches, and
@@ -115,20 +114,15 @@ impl Inbox {
 }
 
 /// The streams of one client.
+#[derive(Default)]
 pub(crate) struct Hub {
     /// Guards the list only.
     streams: Mutex<Vec<Arc<Inbox>>>,
     serials: AtomicU64,
     budget: Arc<Budget>,
-    runtime: Handle,
 }
 
 impl Hub {
-    /// Streams will run on the runtime this is called on.
-    pub(crate) fn new(runtime: Handle) -> Hub {
-        Hub { streams: Mutex::default(), serials: AtomicU64::new(1), budget: Arc::default(), runtime }
-    }
-
     /// A watch that is over before it began.
     pub(crate) fn refuse(&self, why: WatchError) -> Arc<Mailbox> {
         let mailbox = Mailbox::new(Serial(0), 1, self.budget.clone(), Arc::default());
@@ -160,7 +154,7 @@ impl Hub {
         let mailbox = Arc::new(Mailbox::new(serial, revisions_max, self.budget.clone(), home.clone()));
         home.start(|| Start { order, from, mailbox: mailbox.clone() });
         streams.push(home.clone());
-        self.runtime.spawn(carrier::run(Carrier::new(client.clone(), home)));
+        client.spawn(carrier::run(Carrier::new(client.clone(), home)));
         mailbox
     }
 }

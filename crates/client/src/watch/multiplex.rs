@@ -24,23 +24,27 @@
 //!   refused is always answered (see `wire::probe`).
 
 use super::hub::{Inbox, News, Serial, Start};
-use super::mailbox::{Look, Mailbox};
+use super::mailbox::Look;
 use super::resume::Resume;
-use super::status::WatchPhase;
 use super::verdict::{self, Cancelled};
-use super::wire::{self, Malformed, Order};
+use super::wire::{self, Malformed};
 use super::{Changes, WatchError};
 use crate::{Error, Fate, retry};
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_types::Revision;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::{Code, Status};
 
+mod entry;
+mod stream;
 #[cfg(test)]
 mod tests;
+
+use entry::{Entry, Place};
+use stream::{Marks, Stream};
 
 /// Creations asked for and not answered yet. Bounds what a member has to do before it can answer a
 /// probe.
@@ -62,53 +66,6 @@ pub(crate) struct Multiplex {
     next_id: i64,
     /// Kept to be used again.
     whole: Vec<Changes>,
-}
-
-/// What is known of the present stream; begins anew with each.
-#[derive(Default)]
-struct Stream {
-    endpoint: Option<Arc<str>>,
-    /// When it was opened; `None` between streams.
-    opened: Option<Instant>,
-    renewable: bool,
-    ids: HashMap<i64, Serial>,
-    /// Creations in the order they were asked for; probes among them.
-    unanswered: VecDeque<i64>,
-    to_create: VecDeque<Serial>,
-    to_cancel: VecDeque<i64>,
-    greeted: bool,
-    wants_probe: bool,
-    wants_progress: bool,
-    marks: Marks,
-}
-
-/// Whether requested marks are to be believed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Marks {
-    #[default]
-    Unknown,
-    True,
-    Early,
-}
-
-struct Entry {
-    order: Order,
-    resume: Resume,
-    mailbox: Arc<Mailbox>,
-    place: Place,
-    /// Since when it has been without a stream, if it had one.
-    lost: Option<Instant>,
-    setbacks: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// To be created.
-    Waiting,
-    /// Asked for, not answered.
-    Asked(i64),
-    Live(i64),
-    Parked,
 }
 
 /// What a response means for the whole stream.
@@ -451,79 +408,5 @@ fn compacted(oldest: i64, next: Option<Revision>) -> Option<WatchError> {
         Some(oldest) if oldest <= next => None,
         Some(oldest) => Some(WatchError::Compacted { oldest, next }),
         None => Some(WatchError::Compacted { oldest: next, next }),
-    }
-}
-
-impl Stream {
-    fn create(&mut self, serial: Serial) {
-        // Between streams it is enough that the watch waits; `open` collects them.
-        if self.opened.is_some() {
-            self.to_create.push_back(serial);
-        }
-    }
-
-    fn take_off(&mut self, id: i64) {
-        if self.ids.remove(&id).is_some() {
-            self.to_cancel.push_back(id);
-        }
-    }
-
-    /// Which creation was answered with this id.
-    fn answered(&mut self, id: i64) -> Option<i64> {
-        match self.unanswered.iter().position(|asked| *asked == id) {
-            Some(position) => self.unanswered.remove(position),
-            None if id == NO_ID => self.unanswered.pop_front(),
-            None => None,
-        }
-    }
-}
-
-impl Entry {
-    /// It is not on a stream any more.
-    fn leave(&mut self, now: Instant) {
-        let was_live = match self.place {
-            Place::Live(_) => true,
-            Place::Asked(_) => false,
-            Place::Waiting | Place::Parked => return,
-        };
-        if was_live {
-            self.lost.get_or_insert(now);
-        }
-        self.resume.lost();
-        self.wait();
-    }
-
-    fn wait(&mut self) {
-        self.place = Place::Waiting;
-        self.mailbox.update(|status| {
-            status.phase = WatchPhase::Connecting;
-            status.endpoint = None;
-        });
-    }
-
-    fn mark(&mut self, at: Revision) {
-        if !self.resume.mark(at) {
-            return;
-        }
-        self.setbacks = 0;
-        let next = self.resume.owed();
-        self.mailbox.update(|status| status.next = next);
-        if self.order.marks {
-            self.mailbox.mark(at);
-        }
-    }
-
-    fn tell_live(&mut self, endpoint: Option<Arc<str>>, now: Instant) {
-        let gap = self.lost.take().map(|lost| now.saturating_duration_since(lost));
-        let next = self.resume.owed();
-        self.mailbox.update(|status| {
-            status.phase = WatchPhase::Live;
-            status.endpoint = endpoint;
-            status.next = next;
-            if gap.is_some() {
-                status.resumes += 1;
-                status.last_gap = gap;
-            }
-        });
     }
 }

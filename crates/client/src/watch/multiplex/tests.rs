@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::namespace::Namespace;
-use crate::watch::mailbox::Budget;
+use crate::watch::mailbox::{Budget, Mailbox};
+use crate::watch::status::WatchPhase;
+use crate::watch::wire::Order;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::poll_fn;
