@@ -78,6 +78,11 @@ impl Picked {
         .await;
     }
 
+    /// Ends when its member knows a leader.
+    pub(crate) async fn led(&self) {
+        self.until(|link| *link == Link::Up).await;
+    }
+
     async fn until(&self, is: impl FnMut(&Link) -> bool) {
         // An error says that the pool itself is gone, and every connection with it.
         drop(self.link.clone().wait_for(is).await);

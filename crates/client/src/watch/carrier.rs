@@ -19,7 +19,7 @@ use crate::balancer::picker::fraction;
 use crate::balancer::{EndpointId, Picked, Verdict};
 use crate::retry::{self, Blame};
 use crate::{Client, Fate};
-use futures::{FutureExt, Stream, StreamExt, TryFutureExt};
+use futures::{Stream, StreamExt, TryFutureExt};
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::watch_client::WatchClient;
 use std::pin::{Pin, pin};
@@ -334,8 +334,7 @@ fn inbound(picked: &Picked, requests: mpsc::Receiver<pb::WatchRequest>) -> Inbou
 async fn leaderless(picked: &Picked) {
     loop {
         picked.gone_or_leaderless().await;
-        tokio::time::sleep(LEADERLESS_MAX).await;
-        if picked.gone_or_leaderless().now_or_never().is_some() {
+        if tokio::time::timeout(LEADERLESS_MAX, picked.led()).await.is_err() {
             return;
         }
     }
