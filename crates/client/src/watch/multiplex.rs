@@ -39,6 +39,8 @@ use std::time::{Duration, Instant};
 use tonic::{Code, Status};
 
 mod entry;
+#[cfg(test)]
+mod model;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -51,8 +53,9 @@ use stream::{Marks, Stream};
 const UNANSWERED_MAX: usize = 256;
 /// Times in a row a watch may be cancelled for no good reason before the application is told.
 const SETBACKS_MAX: u8 = 3;
-/// A token this young has not expired: etcd's live for five minutes unless told otherwise.
-const TOKEN_FRESH: Duration = Duration::from_secs(60);
+/// A token this young has not expired: etcd's live for five minutes unless told otherwise. Also how
+/// often, at most, a stream is opened again because some watch on it was denied.
+const TOKEN_FRESH: Duration = Duration::from_secs(10);
 /// The id of probes. Servers echo it or say −1.
 const PROBE_ID: i64 = i64::MAX;
 /// Stands for no watch, or for all.

@@ -32,6 +32,12 @@ pub async fn client(cluster: &Cluster) -> Client {
     Client::connect(cluster.endpoints()).await.expect("to connect")
 }
 
+#[test]
+fn a_watch_may_be_sent_to_another_thread_and_moved_while_it_is_polled() {
+    fn holds<T: Send + Sync + Unpin>() {}
+    holds::<Watch>();
+}
+
 async fn put(client: &Client, key: &'static str, value: &'static str) -> Revision {
     client.put(key, value).await.expect("a put").revision
 }

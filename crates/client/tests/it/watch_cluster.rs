@@ -52,8 +52,13 @@ struct Member {
 }
 
 impl Cluster {
-    /// Starts members and waits until each answers through its proxy.
+    /// Starts members and waits until each is ready.
     pub async fn start(product: Product, count: usize) -> Cluster {
+        Cluster::start_with(product, count, &[]).await
+    }
+
+    /// The same with flags of one's own.
+    pub async fn start_with(product: Product, count: usize, more: &[&str]) -> Cluster {
         let dir = tempfile::Builder::new().prefix("meerkat-client-").tempdir().expect("a directory");
         let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
         let peers: Vec<String> =
@@ -75,6 +80,7 @@ impl Cluster {
             ];
             let (program, mut args) = program(product).expect("a program to start");
             args.extend(flags.iter().map(|(name, value)| format!("--{name}={value}")));
+            args.extend(more.iter().map(|flag| (*flag).to_owned()));
             let log = dir.path().join(format!("m{index}.log"));
             let proxy = Proxy::start(*client).await;
             members.push(Member { program, args, log, port: *client, proxy, process: None });
