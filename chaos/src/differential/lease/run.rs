@@ -25,6 +25,9 @@ const COMPARE_EVERY: usize = 100;
 const LISTEN_ON: Duration = Duration::from_millis(700);
 /// Steps shown before the one that failed.
 const CONTEXT: usize = 12;
+/// Differences collected before the run gives up. One run then shows the kinds there are, as long
+/// as the two stores themselves stay in step.
+const FINDINGS_MAX: usize = 8;
 
 /// How to run it.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +53,9 @@ pub async fn run(plan: &Plan) -> Result<Coverage, Failure> {
     println!("lease differential: seed {}; again with: {replay}", plan.seed);
     let began = Instant::now();
     let mut both = Both::start(plan).await?;
-    let result = both.take_all(plan).await.map_err(|failure| both.explain(failure, &replay));
+    let result = both.take_all(plan).await;
+    // If the stores fell out of step, the differences before that say why.
+    let result = both.verdict().and(result).map_err(|failure| both.explain(failure, &replay));
     println!(
         "lease differential: {} steps, {} member(s), in {:?}, revision {}\n{}",
         plan.steps,
@@ -78,6 +83,8 @@ pub struct Both {
     /// What came up.
     pub coverage: Coverage,
     recent: VecDeque<String>,
+    /// Answers of the Lease service that differ.
+    findings: Vec<String>,
     /// Events the world has taken in.
     learned: usize,
     /// Events compared so far.
@@ -89,7 +96,16 @@ impl Both {
         let etcd = Side::start(Product::Etcd, plan.members).await?;
         let other = Side::start(plan.product, plan.members).await?;
         let (world, coverage) = (World::new(plan.members), Coverage::default());
-        Ok(Self { etcd, other, world, coverage, recent: VecDeque::new(), learned: 0, compared: 0 })
+        Ok(Self {
+            etcd,
+            other,
+            world,
+            coverage,
+            recent: VecDeque::new(),
+            findings: Vec::new(),
+            learned: 0,
+            compared: 0,
+        })
     }
 
     async fn take_all(&mut self, plan: &Plan) -> Result<(), Failure> {
@@ -111,7 +127,8 @@ impl Both {
         let listening = tokio::join!(self.etcd.listen(LISTEN_ON), self.other.listen(LISTEN_ON));
         listening.0.and(listening.1)?;
         self.compare_events().await?;
-        self.compare_state().await
+        self.compare_state().await?;
+        self.verdict()
     }
 
     fn explain(&self, failure: Failure, replay: &str) -> Failure {
@@ -150,7 +167,7 @@ impl Both {
             Step::HalfClose { stream } => {
                 self.world.streams[stream] = None;
                 let (etcd, other) = tokio::join!(self.etcd.half_close(stream), self.other.half_close(stream));
-                require_same("the ends of a half-closed stream", &etcd, &other)
+                self.require_same("the ends of a half-closed stream", &etcd, &other)
             }
             Step::Renew { stream, leases } => self.renew(stream, &leases).await,
         }
@@ -174,7 +191,7 @@ impl Both {
             self.other.names.learn(name, two.id);
         }
         let (etcd, other) = (etcd.comparable(&self.etcd.names), other.comparable(&self.other.names));
-        require_same("the answers", &etcd, &other)?;
+        self.require_same("the answers", &etcd, &other)?;
         self.coverage.note_answer(&etcd);
         match (ask, &etcd) {
             (Ask::Grant(_), LeaseAnswer::Grant(granted)) => self.world.granted(granted.id, granted.ttl),
@@ -215,10 +232,24 @@ impl Both {
             )));
         }
         for (etcd, other) in etcd.iter().zip(&other) {
-            require_same("the answers to a renewal", etcd, other)?;
+            self.require_same("the answers to a renewal", etcd, other)?;
             self.coverage.note_answer(etcd);
         }
         Ok(())
+    }
+
+    fn require_same(&mut self, what: &str, etcd: &LeaseAnswer, other: &LeaseAnswer) -> Result<(), Failure> {
+        if same(etcd, other) {
+            return Ok(());
+        }
+        let step = self.recent.back().map_or("", String::as_str);
+        let finding = format!("{what} differ, {step}\n    etcd:  {etcd:?}\n    other: {other:?}");
+        self.findings.push(finding);
+        if FINDINGS_MAX <= self.findings.len() { self.verdict() } else { Ok(()) }
+    }
+
+    fn verdict(&self) -> Result<(), Failure> {
+        Failure::from_findings("both answer the same", self.findings.clone())
     }
 
     /// Takes in what a step has changed, if it changed anything: who hangs on what is read off the
@@ -289,13 +320,6 @@ impl Both {
         }
         Ok(())
     }
-}
-
-fn require_same(what: &str, etcd: &LeaseAnswer, other: &LeaseAnswer) -> Result<(), Failure> {
-    if same(etcd, other) {
-        return Ok(());
-    }
-    Err(Failure::broken(format!("{what} differ\n    etcd:  {etcd:?}\n    other: {other:?}")))
 }
 
 fn first_difference(reference: &[Event], events: &[Event]) -> Option<String> {
