@@ -56,8 +56,9 @@ pub struct Margins {
     pub beyond_promise_min: Duration,
     /// The most by which one outlived its TTL, with the same leader all the time.
     pub late_max: Duration,
-    /// The same through changes of leader.
-    pub late_after_change_max: Duration,
+    /// The most by which one change of leader made one live longer, beyond the time in which nobody
+    /// led.
+    pub late_per_change_max: Duration,
     /// The least that was left of what is allowed.
     pub below_limit_min: Duration,
 }
@@ -74,11 +75,13 @@ pub fn margins(history: &LeaseHistory, bounds: &Bounds) -> Margins {
         margins.expired += 1;
         margins.beyond_promise_min = margins.beyond_promise_min.min(first.saturating_sub(promised(lease)));
         margins.below_limit_min = margins.below_limit_min.min(limit.allowed.saturating_sub(last));
-        if limit.changes == 0 {
-            margins.late_max = margins.late_max.max(late);
-        } else {
-            margins.expired_after_change += 1;
-            margins.late_after_change_max = margins.late_after_change_max.max(late);
+        match u32::try_from(limit.changes) {
+            Ok(changes) if 0 < changes => {
+                margins.expired_after_change += 1;
+                let each = late.saturating_sub(limit.leaderless) / changes;
+                margins.late_per_change_max = margins.late_per_change_max.max(each);
+            }
+            _ => margins.late_max = margins.late_max.max(late),
         }
     }
     margins
@@ -115,6 +118,8 @@ struct Limit {
     allowed: Duration,
     /// Changes of leader that were counted.
     changes: usize,
+    /// The time they took.
+    leaderless: Duration,
 }
 
 impl Judge<'_> {
@@ -181,14 +186,15 @@ impl Judge<'_> {
         let changes: Vec<&Span> =
             self.history.leader_changes.iter().filter(|change| change.meets(life)).collect();
         let unrecorded = self.bounds.checkpoint.unwrap_or(lease.ttl);
-        let for_changes: Duration =
-            changes.iter().map(|change| change.length() + self.bounds.election + unrecorded).sum();
+        let leaderless: Duration = changes.iter().map(|change| change.length()).sum();
+        let for_changes: Duration = changes.iter().map(|_| self.bounds.election + unrecorded).sum();
         let stalls = self.history.stalls.iter().filter(|stall| stall.meets(life));
         let for_stalls: Duration = stalls.map(Span::length).sum();
         Limit {
             expected,
-            allowed: expected + self.bounds.lateness + for_changes + for_stalls,
+            allowed: expected + self.bounds.lateness + leaderless + for_changes + for_stalls,
             changes: changes.len(),
+            leaderless,
         }
     }
 

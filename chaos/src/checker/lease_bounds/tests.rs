@@ -227,8 +227,17 @@ fn margins_are_measured_from_what_was_promised_and_what_is_allowed() {
         expired_after_change: 0,
         beyond_promise_min: ms(300),
         late_max: ms(290),
-        late_after_change_max: ms(0),
+        late_per_change_max: ms(0),
         below_limit_min: ms(710),
     };
     assert_eq!(margins, expected);
+}
+
+#[test]
+fn what_a_change_of_leader_adds_is_measured_without_the_time_in_which_nobody_led() {
+    let mut changed = history(lease(&[renewed(2_000, 2_010)], key(9_000, 9)));
+    changed.leader_changes.push(span(4_000, 4_900));
+    let margins = margins(&changed, &BOUNDS);
+    assert_eq!((margins.expired_after_change, margins.late_max), (1, ms(0)));
+    assert_eq!(margins.late_per_change_max, ms(1_090));
 }
