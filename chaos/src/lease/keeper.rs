@@ -191,7 +191,7 @@ impl Keeper {
                 Some(open) => open,
                 None => self.anyone().keep_alive(),
             };
-            let renewal = self.renew_once(&mut open, lease.id).await;
+            let renewal = renew_once(&mut open, lease.id, self.began).await;
             lease.renewals.push(renewal);
             match renewal.end {
                 RenewalEnd::Renewed(_) => {
@@ -203,18 +203,6 @@ impl Keeper {
                 RenewalEnd::Unknown => self.rest(PAUSE_AFTER_LOSS).await,
             }
         }
-    }
-
-    async fn renew_once(&self, stream: &mut KeepAliveStream, id: i64) -> Renewal {
-        let from = self.began.elapsed();
-        stream.send(id).await;
-        let end = match stream.next(RENEWED_WITHIN).await {
-            Next::Answer(answer) if answer.id != id => RenewalEnd::Renewed(-1),
-            Next::Answer(answer) if 0 < answer.ttl => RenewalEnd::Renewed(answer.ttl),
-            Next::Answer(_) => RenewalEnd::Gone,
-            Next::Nothing | Next::Ended(_) => RenewalEnd::Unknown,
-        };
-        Renewal { span: Span { from, until: self.began.elapsed() }, end }
     }
 
     async fn revoke(&mut self, lease: &mut LeaseRecord) {
@@ -239,4 +227,18 @@ impl Keeper {
             tokio::time::sleep(left.min(Duration::from_millis(100))).await;
         }
     }
+}
+
+/// One attempt to renew a lease. If it is not answered soon, the stream should be given up.
+pub async fn renew_once(stream: &mut KeepAliveStream, id: i64, began: Instant) -> Renewal {
+    let from = began.elapsed();
+    stream.send(id).await;
+    let end = match stream.next(RENEWED_WITHIN).await {
+        // Such an answer is wrong, whatever its TTL: the checker finds it by this one.
+        Next::Answer(answer) if answer.id != id => RenewalEnd::Renewed(-1),
+        Next::Answer(answer) if 0 < answer.ttl => RenewalEnd::Renewed(answer.ttl),
+        Next::Answer(_) => RenewalEnd::Gone,
+        Next::Nothing | Next::Ended(_) => RenewalEnd::Unknown,
+    };
+    Renewal { span: Span { from, until: began.elapsed() }, end }
 }
