@@ -188,7 +188,9 @@ impl Judge<'_> {
         let unrecorded = self.bounds.checkpoint.unwrap_or(lease.ttl);
         let leaderless: Duration = changes.iter().map(|change| change.length()).sum();
         let for_changes: Duration = changes.iter().map(|_| self.bounds.election + unrecorded).sum();
-        let stalls = self.history.stalls.iter().filter(|stall| stall.meets(life));
+        // What passed unseen before the lease was due delayed nothing: deadlines do not move with it.
+        let due = Span { from: expected, until: seen };
+        let stalls = self.history.stalls.iter().filter(|stall| stall.meets(due));
         let for_stalls: Duration = stalls.map(Span::length).sum();
         Limit {
             expected,

@@ -63,8 +63,8 @@ pub struct Report {
     pub revoked: usize,
     /// Renewals: acknowledged, of a lease that was gone, unknown.
     pub renewals: (usize, usize, usize),
-    /// Stretches in which this program could not see.
-    pub stalls: usize,
+    /// Stretches in which this program could not see, and how long they were together.
+    pub stalls: (usize, Duration),
     /// How close to the bounds it came.
     pub margins: Margins,
 }
@@ -211,7 +211,7 @@ fn judge(plan: &Plan, history: &LeaseHistory, report: &mut Report) -> Result<(),
         ended(|end| end == RenewalEnd::Gone),
         ended(|end| end == RenewalEnd::Unknown),
     );
-    report.stalls = history.stalls.len();
+    report.stalls = (history.stalls.len(), history.stalls.iter().map(Span::length).sum());
     report.margins = lease_bounds::margins(history, &bounds);
     println!("lease-precision: {report:?}");
     Failure::from_findings("leases end in their time", lease_bounds::check(history, &bounds))?;

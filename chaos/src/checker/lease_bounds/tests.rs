@@ -185,6 +185,8 @@ fn without_checkpoints_a_new_leader_may_begin_the_whole_ttl_again() {
 fn what_this_program_could_not_see_is_not_held_against_the_server() {
     let mut stalled = history(lease(&[], key(6_500, 9)));
     bad(&stalled, "later than allowed");
+    stalled.stalls.push(span(3_000, 4_900));
+    bad(&stalled, "later than allowed");
     stalled.stalls.push(span(5_900, 6_450));
     good(&stalled);
 }
