@@ -12,16 +12,19 @@ use meerkat_proto::pb::admin::{
     ListWatchersRequest, ListWatchersResponse, StateDigestRequest, StateDigestResponse,
 };
 use meerkat_proto::pb::etcdserver::kv_client::KvClient;
+use meerkat_proto::pb::etcdserver::lease_client::LeaseClient;
 use meerkat_proto::pb::etcdserver::maintenance_client::MaintenanceClient;
 use meerkat_proto::pb::etcdserver::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, HashKvRequest,
-    HashKvResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse,
-    TxnRequest, TxnResponse,
+    HashKvResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseLeasesRequest, LeaseLeasesResponse,
+    LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, PutRequest,
+    PutResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::Failure;
+use crate::lease::KeepAliveStream;
 use crate::metrics::Metrics;
 use crate::watch::WatchStream;
 
@@ -101,6 +104,44 @@ impl Endpoint {
         within: Duration,
     ) -> Result<CompactionResponse, Status> {
         bounded(within, self.kv().compact(request)).await
+    }
+
+    fn lease(&self) -> LeaseClient<Channel> {
+        LeaseClient::new(self.channel.clone()).max_decoding_message_size(usize::MAX)
+    }
+
+    /// LeaseGrant.
+    pub async fn lease_grant(
+        &self,
+        request: LeaseGrantRequest,
+        within: Duration,
+    ) -> Result<LeaseGrantResponse, Status> {
+        bounded(within, self.lease().lease_grant(request)).await
+    }
+
+    /// LeaseRevoke.
+    pub async fn lease_revoke(&self, id: i64, within: Duration) -> Result<LeaseRevokeResponse, Status> {
+        bounded(within, self.lease().lease_revoke(LeaseRevokeRequest { id })).await
+    }
+
+    /// LeaseTimeToLive, with the keys of the lease if wanted.
+    pub async fn lease_time_to_live(
+        &self,
+        id: i64,
+        keys: bool,
+        within: Duration,
+    ) -> Result<LeaseTimeToLiveResponse, Status> {
+        bounded(within, self.lease().lease_time_to_live(LeaseTimeToLiveRequest { id, keys })).await
+    }
+
+    /// LeaseLeases.
+    pub async fn lease_leases(&self, within: Duration) -> Result<LeaseLeasesResponse, Status> {
+        bounded(within, self.lease().lease_leases(LeaseLeasesRequest {})).await
+    }
+
+    /// LeaseKeepAlive. Must be called on a runtime.
+    pub fn keep_alive(&self) -> KeepAliveStream {
+        KeepAliveStream::open(self.channel.clone())
     }
 
     /// Status.

@@ -3,7 +3,7 @@
 //!
 //! Reading order: `driver` starts, kills and pauses members; `endpoint` speaks to them through the
 //! raw generated stubs, so that no client of ours can hide a fault, and `metrics` are its numbers; `workload` makes the load and
-//! records it in a `history`; `watch` records what watchers are sent; `checker` judges histories, purely; `differential` compares answers
+//! records it in a `history`; `watch` records what watchers are sent, `lease` what becomes of leases; `checker` judges histories, purely; `differential` compares answers
 //! with those of real etcd; `scenario` puts these together, once, for the tests and for the long
 //! forms of the command.
 //!
@@ -16,6 +16,7 @@ pub mod driver;
 pub mod endpoint;
 pub mod failure;
 pub mod history;
+pub mod lease;
 pub mod metrics;
 pub mod outcome;
 pub mod scenario;

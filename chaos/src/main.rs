@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use meerkat_chaos::driver::Product;
 use meerkat_chaos::scenario::{
-    big_store, crash, fault_points, pause, snapshot, timed, watch_crash, watch_many, watch_stalled,
+    big_store, crash, fault_points, lease_precision, pause, snapshot, timed, watch_crash, watch_many,
+    watch_stalled,
 };
 use meerkat_chaos::{Failure, differential};
 
@@ -17,6 +18,8 @@ const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
 
   differential  --seed N --requests 5000 --product meerkat|etcd
   watch-differential  --seed N --steps 5000 --members 3 --product meerkat|etcd
+  lease-differential  --seed N --steps 5000 --expiries 8 --members 3 --product meerkat|etcd
+  lease-precision --faults 100 --seed N --keepers 40 --checkpoint-ms 1000 --pauses 1 --product meerkat|etcd
   crash         --kills 500 --seed N --product meerkat|etcd
   faults        --action kill|eio|enospc
   pause         --seconds 10 --rounds 5 --product meerkat|etcd
@@ -58,6 +61,8 @@ async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
     match scenario {
         "differential" => timed(scenario, deadline, Box::pin(compare(options))).await,
         "watch-differential" => timed(scenario, deadline, Box::pin(compare_watches(options))).await,
+        "lease-differential" => timed(scenario, deadline, Box::pin(compare_leases(options))).await,
+        "lease-precision" => timed(scenario, deadline, Box::pin(lease_precision(options))).await,
         "crash" => timed(scenario, deadline, Box::pin(crash(options))).await,
         "faults" => timed(scenario, deadline, Box::pin(faults(options))).await,
         "pause" => timed(scenario, deadline, Box::pin(pause(options))).await,
@@ -84,6 +89,29 @@ async fn compare_watches(options: &Options) -> Result<(), Failure> {
         product: options.product()?,
     };
     differential::watch::run(&plan).await.map(|_| ())
+}
+
+async fn compare_leases(options: &Options) -> Result<(), Failure> {
+    let plan = differential::lease::Plan {
+        seed: options.seed()?,
+        steps: options.size("steps", 5_000)?,
+        expiries: options.size("expiries", 8)?,
+        members: options.size("members", 3)?,
+        product: options.product()?,
+    };
+    differential::lease::run(&plan).await.map(|_| ())
+}
+
+async fn lease_precision(options: &Options) -> Result<(), Failure> {
+    let plan = lease_precision::Plan {
+        product: options.product()?,
+        faults: options.size("faults", 100)?,
+        pauses: options.number("pauses", 1)? != 0,
+        keepers: options.size("keepers", 40)?,
+        checkpoint: Duration::from_millis(options.number("checkpoint-ms", 1_000)?),
+        seed: options.seed()?,
+    };
+    lease_precision::run(&plan).await.map(|_| ())
 }
 
 async fn crash(options: &Options) -> Result<(), Failure> {

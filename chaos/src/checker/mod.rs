@@ -6,6 +6,7 @@
 
 pub mod acknowledged;
 pub mod agreement;
+pub mod lease_bounds;
 pub mod linearizable;
 pub mod revision_dense;
 pub mod watch_history;

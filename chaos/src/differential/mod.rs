@@ -10,6 +10,7 @@ pub mod compare;
 pub mod coverage;
 pub mod generator;
 pub mod keys;
+pub mod lease;
 pub mod request;
 pub mod run;
 pub mod watch;

@@ -6,6 +6,7 @@
 pub mod big_store;
 pub mod crash;
 pub mod fault_points;
+pub mod lease_precision;
 pub mod pause;
 pub mod settle;
 pub mod snapshot;

@@ -1,0 +1,187 @@
+//! One of the two clusters compared: its members, keep-alive streams, watchers and names.
+
+use std::time::{Duration, Instant};
+
+use meerkat_proto::pb::etcdserver::LeaseGrantRequest;
+use meerkat_proto::pb::mvcc::Event;
+use tonic::Status;
+
+use super::answer::LeaseAnswer;
+use super::events::Events;
+use super::names::Names;
+use super::step::Ask;
+use crate::Failure;
+use crate::differential::request::{Answer, Request};
+use crate::driver::{Cluster, ClusterSpec, Product};
+use crate::endpoint::Endpoint;
+use crate::lease::KeepAliveStream;
+use crate::lease::stream::Next;
+use crate::outcome::describe;
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// How often a lease is looked for that should end.
+const END_POLL: Duration = Duration::from_millis(50);
+
+/// One cluster.
+#[derive(Debug)]
+pub struct Side {
+    /// Whose.
+    pub product: Product,
+    /// What it calls the leases.
+    pub names: Names,
+    cluster: Cluster,
+    endpoints: Vec<Endpoint>,
+    /// By number; none once closed.
+    streams: Vec<Option<KeepAliveStream>>,
+    /// One watcher for each member.
+    watchers: Vec<Events>,
+}
+
+impl Side {
+    /// Starts a cluster.
+    pub async fn start(product: Product, members: usize) -> Result<Self, Failure> {
+        let cluster = Cluster::start(&ClusterSpec::new(product, members)).await?;
+        let endpoints = cluster.endpoints();
+        let mut watchers = Vec::new();
+        for endpoint in &endpoints {
+            watchers.push(Events::watch(endpoint).await?);
+        }
+        let (names, streams) = (Names::default(), Vec::new());
+        Ok(Self { product, names, cluster, endpoints, streams, watchers })
+    }
+
+    /// Ends a run that succeeded.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.streams.clear();
+        self.watchers.clear();
+        self.cluster.finish()
+    }
+
+    /// Brings every member level with the cluster. Answers from what a member, or its leader, has
+    /// applied are then determined.
+    pub async fn level(&self) -> Result<i64, Failure> {
+        let probes = self.endpoints.iter().map(|endpoint| endpoint.linearizable_probe(ANSWER_WITHIN));
+        let revisions = futures::future::try_join_all(probes).await;
+        let revisions =
+            revisions.map_err(|status| Failure::broken(format!("cannot read: {}", describe(&status))))?;
+        Ok(revisions.into_iter().max().unwrap_or(0))
+    }
+
+    /// Sends a request of the Lease service.
+    pub async fn ask(&self, member: usize, ask: Ask) -> LeaseAnswer {
+        let endpoint = &self.endpoints[member];
+        let answer: Result<LeaseAnswer, Status> = match ask {
+            Ask::Grant(LeaseGrantRequest { ttl, id }) => {
+                let request = LeaseGrantRequest { ttl, id: self.names.id(id) };
+                endpoint.lease_grant(request, ANSWER_WITHIN).await.map(LeaseAnswer::Grant)
+            }
+            Ask::Revoke(lease) => {
+                let id = self.names.id(lease);
+                endpoint.lease_revoke(id, ANSWER_WITHIN).await.map(LeaseAnswer::Revoke)
+            }
+            Ask::TimeToLive { lease, keys } => {
+                let id = self.names.id(lease);
+                endpoint.lease_time_to_live(id, keys, ANSWER_WITHIN).await.map(LeaseAnswer::TimeToLive)
+            }
+            Ask::Leases => endpoint.lease_leases(ANSWER_WITHIN).await.map(LeaseAnswer::Leases),
+        };
+        answer.unwrap_or_else(|status| LeaseAnswer::refused(&status))
+    }
+
+    /// Sends a request of the KV service; its answer, comparable.
+    pub async fn change(&self, member: usize, request: &Request) -> Answer {
+        let answer = self.names.request(request).send(&self.endpoints[member]).await;
+        self.names.answer(answer.without_identity())
+    }
+
+    /// One more stream, numbered after the last.
+    pub fn open(&mut self, member: usize) {
+        self.streams.push(Some(self.endpoints[member].keep_alive()));
+    }
+
+    /// Closes a stream.
+    pub fn close(&mut self, stream: usize) {
+        self.streams[stream] = None;
+    }
+
+    /// Sends renewals on a stream and takes as many answers.
+    pub async fn renew(&mut self, stream: usize, leases: &[i64]) -> Vec<LeaseAnswer> {
+        let ids: Vec<i64> = leases.iter().map(|lease| self.names.id(*lease)).collect();
+        let Some(stream) = self.streams[stream].as_mut() else { return Vec::new() };
+        for id in &ids {
+            stream.send(*id).await;
+        }
+        let mut answers = Vec::new();
+        for _ in &ids {
+            let answer = heard(stream).await;
+            let over = matches!(answer, LeaseAnswer::Ended | LeaseAnswer::Refused(..));
+            answers.push(answer.comparable(&self.names));
+            if over {
+                break;
+            }
+        }
+        answers
+    }
+
+    /// Half-closes a stream; what comes of it.
+    pub async fn half_close(&mut self, stream: usize) -> LeaseAnswer {
+        let Some(mut stream) = self.streams[stream].take() else { return LeaseAnswer::Ended };
+        stream.half_close();
+        heard(&mut stream).await
+    }
+
+    /// Every event up to a revision, of each member, comparable; from the `first`th on.
+    pub async fn events(&mut self, revision: i64, first: usize) -> Result<Vec<Vec<Event>>, Failure> {
+        let hearing = self.watchers.iter_mut().map(|watcher| watcher.hear(revision));
+        futures::future::try_join_all(hearing)
+            .await
+            .map_err(|failure| failure.during(&format!("{:?}", self.product)))?;
+        let named = |events: &Events| {
+            let new = events.all().get(first..).unwrap_or(&[]);
+            new.iter().map(|event| self.names.event(event.clone())).collect()
+        };
+        Ok(self.watchers.iter().map(named).collect())
+    }
+
+    /// Listens for events that nobody is owed.
+    pub async fn listen(&mut self, lasting: Duration) -> Result<(), Failure> {
+        let listening = self.watchers.iter_mut().map(|watcher| watcher.listen(lasting));
+        futures::future::try_join_all(listening).await.map(|_| ())
+    }
+
+    /// Waits until no member knows a lease; when the first was seen not to.
+    pub async fn await_end_of(&self, lease: i64, within: Duration) -> Result<Instant, Failure> {
+        let id = self.names.id(lease);
+        let deadline = Instant::now() + within;
+        let mut first: Option<Instant> = None;
+        while Instant::now() < deadline {
+            let mut left = 0;
+            for endpoint in &self.endpoints {
+                let known = endpoint.lease_leases(ANSWER_WITHIN).await;
+                let known = known.map_err(|status| Failure::broken(describe(&status)))?;
+                if known.leases.iter().any(|lease| lease.id == id) {
+                    left += 1;
+                } else if first.is_none() {
+                    first = Some(Instant::now());
+                }
+            }
+            match first {
+                Some(first) if left == 0 => return Ok(first),
+                _ => tokio::time::sleep(END_POLL).await,
+            }
+        }
+        let product = self.product;
+        Err(Failure::broken(format!("{product:?}: lease {lease} has not ended within {within:?}")))
+    }
+}
+
+async fn heard(stream: &mut KeepAliveStream) -> LeaseAnswer {
+    match stream.next(ANSWER_WITHIN).await {
+        Next::Answer(answer) => LeaseAnswer::KeepAlive(answer),
+        Next::Nothing => {
+            LeaseAnswer::Refused(tonic::Code::DeadlineExceeded, format!("nothing within {ANSWER_WITHIN:?}"))
+        }
+        Next::Ended(None) => LeaseAnswer::Ended,
+        Next::Ended(Some(status)) => LeaseAnswer::refused(&status),
+    }
+}

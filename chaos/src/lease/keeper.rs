@@ -1,0 +1,244 @@
+//! Clients that hold leases: they grant, attach keys, renew for a while, and then let go.
+//!
+//! Each does one thing at a time and writes down when it sent what, and when it was answered. When
+//! an answer is lost it goes to another member, as a careful client would; what it does not know it
+//! records as unknown. Every id and every key is used once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use meerkat_proto::pb::etcdserver::{LeaseGrantRequest, PutRequest};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::task::JoinHandle;
+
+use super::record::{KeyRecord, LeaseRecord, Renewal, RenewalEnd, Revoke, Span};
+use super::stream::{KeepAliveStream, Next};
+use crate::Failure;
+use crate::endpoint::Endpoint;
+use crate::outcome::{Outcome, of_write};
+
+/// All keys of all leases begin so.
+pub const PREFIX: &[u8] = b"leased/";
+const TTL_SECONDS: std::ops::RangeInclusive<i64> = 2..=10;
+const KEYS_MAX: usize = 3;
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// After this long without an answer to a renewal, another member is asked.
+const RENEWED_WITHIN: Duration = Duration::from_millis(700);
+const PAUSE_AFTER_LOSS: Duration = Duration::from_millis(40);
+const PUT_ATTEMPTS_MAX: usize = 30;
+
+/// Clients at work.
+#[derive(Debug)]
+pub struct Keepers {
+    stop: Arc<AtomicBool>,
+    renewed: Arc<AtomicU64>,
+    tasks: Vec<JoinHandle<Vec<LeaseRecord>>>,
+}
+
+/// What is to become of a lease once its keys hang on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fate {
+    /// How long it is renewed.
+    kept: Duration,
+    /// Whether it is revoked in the end, or abandoned.
+    revoked: bool,
+}
+
+struct Keeper {
+    endpoints: Vec<Endpoint>,
+    began: Instant,
+    random: StdRng,
+    number: usize,
+    lives: usize,
+    stop: Arc<AtomicBool>,
+    renewed: Arc<AtomicU64>,
+}
+
+impl Keepers {
+    /// Starts so many clients. Times are counted from `began`.
+    pub fn start(endpoints: &[Endpoint], count: usize, seed: u64, began: Instant) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let renewed = Arc::new(AtomicU64::new(0));
+        let keeper = |number: usize| Keeper {
+            endpoints: endpoints.to_vec(),
+            began,
+            random: StdRng::seed_from_u64(seed.wrapping_mul(1_000).wrapping_add(number as u64)),
+            number,
+            lives: 0,
+            stop: stop.clone(),
+            renewed: renewed.clone(),
+        };
+        let tasks = (0..count).map(|number| tokio::spawn(keeper(number).keep())).collect();
+        Self { stop, renewed, tasks }
+    }
+
+    /// Waits until so many more renewals have been acknowledged.
+    pub async fn wait_for_more(&self, count: u64, within: Duration) -> Result<(), Failure> {
+        let goal = self.renewed.load(Ordering::Relaxed) + count;
+        let deadline = Instant::now() + within;
+        while self.renewed.load(Ordering::Relaxed) < goal {
+            if deadline < Instant::now() {
+                return Err(Failure::broken(format!("no {count} renewals were answered within {within:?}")));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// Lets every lease go; the records of all there were.
+    pub async fn finish(self) -> Result<Vec<LeaseRecord>, Failure> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut leases = Vec::new();
+        for task in self.tasks {
+            leases.extend(task.await.map_err(|error| Failure::harness(error.to_string()))?);
+        }
+        Ok(leases)
+    }
+}
+
+impl Keeper {
+    async fn keep(mut self) -> Vec<LeaseRecord> {
+        let mut leases = Vec::new();
+        // Not all at once: leases that end together are another test.
+        self.rest(Duration::from_millis(37 * self.number as u64)).await;
+        while !self.stopped() {
+            leases.extend(self.live().await);
+        }
+        leases
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// One lease from its grant to its letting go. None if nobody knows whether it was granted: then
+    /// nothing hangs on it either.
+    async fn live(&mut self) -> Option<LeaseRecord> {
+        let (ttl, fate) = self.choose();
+        let mut lease = match self.grant(ttl).await {
+            Some(lease) => lease,
+            None => {
+                self.rest(PAUSE_AFTER_LOSS).await;
+                return None;
+            }
+        };
+        let count = self.random.random_range(1..=KEYS_MAX);
+        for number in 0..count {
+            self.attach(&mut lease, number).await;
+        }
+        if lease.said_gone.is_empty() && !fate.kept.is_zero() {
+            self.renew(&mut lease, fate.kept).await;
+        }
+        if fate.revoked && !self.stopped() {
+            self.revoke(&mut lease).await;
+        }
+        Some(lease)
+    }
+
+    fn choose(&mut self) -> (i64, Fate) {
+        let kept = match self.random.random_range(0..10) {
+            0..=2 => Duration::ZERO,
+            _ => Duration::from_millis(self.random.random_range(500..15_000)),
+        };
+        let fate = Fate { kept, revoked: self.random.random_ratio(1, 4) };
+        (self.random.random_range(TTL_SECONDS), fate)
+    }
+
+    fn anyone(&mut self) -> Endpoint {
+        self.endpoints[self.random.random_range(0..self.endpoints.len())].clone()
+    }
+
+    async fn grant(&mut self, ttl: i64) -> Option<LeaseRecord> {
+        self.lives += 1;
+        let id = i64::try_from(self.number * 1_000_000 + self.lives).ok()?;
+        let from = self.began.elapsed();
+        let request = LeaseGrantRequest { ttl, id };
+        let granted = self.anyone().lease_grant(request, ANSWER_WITHIN).await.ok()?;
+        let ttl = Duration::from_secs(u64::try_from(granted.ttl).ok()?);
+        let grant = Span { from, until: self.began.elapsed() };
+        Some(LeaseRecord { id, ttl, grant, ..LeaseRecord::default() })
+    }
+
+    /// Puts a key until that is acknowledged, or the lease is said to be gone.
+    async fn attach(&mut self, lease: &mut LeaseRecord, number: usize) {
+        let key: Bytes = [PREFIX, format!("{}/{number}", lease.id).as_bytes()].concat().into();
+        let put = PutRequest { key: key.clone(), lease: lease.id, ..Default::default() };
+        for _ in 0..PUT_ATTEMPTS_MAX {
+            match of_write(self.anyone().put(put.clone(), ANSWER_WITHIN).await) {
+                Outcome::Ok(_) => {
+                    lease.keys.push(KeyRecord { key, deaths: Vec::new() });
+                    return;
+                }
+                Outcome::Failed(_) => {
+                    lease.said_gone.push(self.began.elapsed());
+                    return;
+                }
+                Outcome::Unknown(_) => self.rest(PAUSE_AFTER_LOSS).await,
+            }
+        }
+    }
+
+    /// Renews a lease every third of its TTL, on whichever member answers.
+    async fn renew(&mut self, lease: &mut LeaseRecord, kept: Duration) {
+        let until = Instant::now() + kept;
+        let every = lease.ttl / 3;
+        let mut stream: Option<KeepAliveStream> = None;
+        while Instant::now() < until && !self.stopped() {
+            let mut open = match stream.take() {
+                Some(open) => open,
+                None => self.anyone().keep_alive(),
+            };
+            let renewal = renew_once(&mut open, lease.id, self.began).await;
+            lease.renewals.push(renewal);
+            match renewal.end {
+                RenewalEnd::Renewed(_) => {
+                    self.renewed.fetch_add(1, Ordering::Relaxed);
+                    stream = Some(open);
+                    self.rest(every.min(until.saturating_duration_since(Instant::now()))).await;
+                }
+                RenewalEnd::Gone => return,
+                RenewalEnd::Unknown => self.rest(PAUSE_AFTER_LOSS).await,
+            }
+        }
+    }
+
+    async fn revoke(&mut self, lease: &mut LeaseRecord) {
+        let from = self.began.elapsed();
+        let outcome = of_write(self.anyone().lease_revoke(lease.id, ANSWER_WITHIN).await);
+        let span = Span { from, until: self.began.elapsed() };
+        match outcome {
+            Outcome::Ok(_) => lease.revoke = Some(Revoke { span, acknowledged: true }),
+            Outcome::Unknown(_) => lease.revoke = Some(Revoke { span, acknowledged: false }),
+            // It was gone already.
+            Outcome::Failed(_) => lease.said_gone.push(span.until),
+        }
+    }
+
+    async fn rest(&self, lasting: Duration) {
+        let until = Instant::now() + lasting;
+        while !self.stopped() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(Duration::from_millis(100))).await;
+        }
+    }
+}
+
+/// One attempt to renew a lease. If it is not answered soon, the stream should be given up.
+pub async fn renew_once(stream: &mut KeepAliveStream, id: i64, began: Instant) -> Renewal {
+    let from = began.elapsed();
+    stream.send(id).await;
+    let end = match stream.next(RENEWED_WITHIN).await {
+        // Such an answer is wrong, whatever its TTL: the checker finds it by this one.
+        Next::Answer(answer) if answer.id != id => RenewalEnd::Renewed(-1),
+        Next::Answer(answer) if 0 < answer.ttl => RenewalEnd::Renewed(answer.ttl),
+        Next::Answer(_) => RenewalEnd::Gone,
+        Next::Nothing | Next::Ended(_) => RenewalEnd::Unknown,
+    };
+    Renewal { span: Span { from, until: began.elapsed() }, end }
+}

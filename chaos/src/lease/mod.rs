@@ -1,0 +1,19 @@
+//! Leases as a client on the wire sees them, written down for the checker.
+//!
+//! Reading order: `record` is plain data; `stream` is one LeaseKeepAlive call, raw; `keeper` is a
+//! client that holds leases and writes down what it was told, `holder` one that does so as it is bid; `partition` cuts members off; `witness` sees keys die on every
+//! member; `leaders` sees who led. Nothing here judges.
+
+pub mod holder;
+pub mod keeper;
+pub mod leaders;
+pub mod partition;
+pub mod record;
+pub mod stream;
+pub mod witness;
+
+pub use holder::Holder;
+pub use keeper::Keepers;
+pub use leaders::LeaderWatch;
+pub use stream::KeepAliveStream;
+pub use witness::Witnesses;

@@ -1,0 +1,222 @@
+//! Leaders killed and stopped at random while many clients hold leases: no key dies before its
+//! time, and none lives much longer.
+//!
+//! Some clients renew, some let go at random, some revoke. A watcher on every member sees when keys
+//! go. At the end everybody lets go, the last leases run out, and the checker `lease_bounds` judges
+//! the whole record.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use meerkat_proto::pb::etcdserver::{DeleteRangeRequest, PutRequest};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::settle;
+use crate::Failure;
+use crate::checker::lease_bounds::{self, Bounds, Margins};
+use crate::driver::{Cluster, ClusterSpec, Product};
+use crate::endpoint::Endpoint;
+use crate::lease::keeper::PREFIX;
+use crate::lease::record::{LeaseHistory, RenewalEnd, Span};
+use crate::lease::{Keepers, LeaderWatch, Witnesses};
+use crate::outcome::describe;
+
+const MEMBERS: usize = 3;
+const READY_WITHIN: Duration = Duration::from_secs(20);
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// The longest TTL of any keeper, the lateness and what the last change of leader may add.
+const RUN_OUT: Duration = Duration::from_secs(16);
+const TOLD_WITHIN: Duration = Duration::from_secs(20);
+/// As `with_quick_elections` sets it.
+const ELECTION: Duration = Duration::from_millis(500);
+
+/// How to run it.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Whose servers.
+    pub product: Product,
+    /// How many times a leader is struck.
+    pub faults: usize,
+    /// Whether it is sometimes stopped rather than killed.
+    pub pauses: bool,
+    /// How many clients hold leases.
+    pub keepers: usize,
+    /// How often what is left of TTLs is recorded. Etcd of this age never does.
+    pub checkpoint: Duration,
+    /// Decides everything random.
+    pub seed: u64,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Leaders killed.
+    pub kills: usize,
+    /// Leaders stopped for a while.
+    pub pauses: usize,
+    /// Changes of leader that were seen.
+    pub leader_changes: usize,
+    /// Leases granted.
+    pub leases: usize,
+    /// Leases that were revoked by their clients, as far as these know.
+    pub revoked: usize,
+    /// Renewals: acknowledged, of a lease that was gone, unknown.
+    pub renewals: (usize, usize, usize),
+    /// Stretches in which this program could not see, and how long they were together.
+    pub stalls: (usize, Duration),
+    /// How close to the bounds it came.
+    pub margins: Margins,
+}
+
+/// Runs it.
+pub async fn run(plan: &Plan) -> Result<Report, Failure> {
+    println!(
+        "lease-precision: seed {}; again with: meerkat-chaos lease-precision --faults {} --seed {}",
+        plan.seed, plan.faults, plan.seed
+    );
+    let mut cluster = Cluster::start(&spec(plan)).await?;
+    let endpoints = cluster.endpoints();
+    let began = Instant::now();
+    let leaders = LeaderWatch::start(&endpoints, began);
+    let witnesses = Witnesses::start(&endpoints, began)?;
+    let keepers = Keepers::start(&endpoints, plan.keepers, plan.seed, began);
+    let mut report = Report::default();
+    let mut history = LeaseHistory { members: MEMBERS, ..LeaseHistory::default() };
+    let mut random = StdRng::seed_from_u64(plan.seed);
+    keepers.wait_for_more(plan.keepers as u64, READY_WITHIN).await?;
+    while report.kills + report.pauses < plan.faults {
+        let strike = Strike::choose(&mut random, plan.pauses);
+        tokio::time::sleep(strike.before).await;
+        strike.carry_out(&mut cluster, began, &mut history, &mut report).await?;
+        // Progress between blows, or the run would test a cluster that never serves.
+        keepers.wait_for_more(plan.keepers as u64 / 2, READY_WITHIN).await?;
+    }
+    history.leases = keepers.finish().await?;
+    tokio::time::sleep(RUN_OUT).await;
+    let last = last_deletion(&endpoints[0]).await?;
+    await_told(&witnesses, last).await?;
+    history.ended = began.elapsed();
+    history.stalls = witnesses.finish(&mut history.leases).await?;
+    history.leader_changes = leaders.finish().await?;
+    settle::agree(&cluster, plan.product).await?;
+    judge(plan, &history, &mut report)?;
+    cluster.finish()?;
+    Ok(report)
+}
+
+fn spec(plan: &Plan) -> ClusterSpec {
+    let spec = ClusterSpec::new(plan.product, MEMBERS).with_quick_elections();
+    match plan.product {
+        Product::Etcd => spec,
+        Product::Meerkat => {
+            let flag = format!("--meerkat-lease-checkpoint-interval-ms={}", plan.checkpoint.as_millis());
+            spec.with_flags(&[&flag])
+        }
+    }
+}
+
+fn bounds(plan: &Plan) -> Bounds {
+    Bounds {
+        lateness: Duration::from_secs(1),
+        checkpoint: (plan.product == Product::Meerkat).then_some(plan.checkpoint),
+        election: ELECTION,
+        straggle: Duration::from_millis(500),
+    }
+}
+
+/// One blow to whoever leads.
+#[derive(Clone, Copy, Debug)]
+struct Strike {
+    before: Duration,
+    lasting: Duration,
+    stops: bool,
+}
+
+impl Strike {
+    fn choose(random: &mut StdRng, pauses: bool) -> Self {
+        let stops = pauses && random.random_ratio(2, 5);
+        // A stop may be shorter than an election, so that the leader stays, or outlast any TTL.
+        let lasting = match (stops, random.random_range(0..3)) {
+            (true, 0) => random.random_range(100..500),
+            (true, 1) => random.random_range(500..3_000),
+            (true, _) => random.random_range(3_000..12_000),
+            (false, _) => random.random_range(0..2_000),
+        };
+        let before = Duration::from_millis(random.random_range(300..3_000));
+        Self { before, lasting: Duration::from_millis(lasting), stops }
+    }
+
+    async fn carry_out(
+        self,
+        cluster: &mut Cluster,
+        began: Instant,
+        history: &mut LeaseHistory,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let leader = cluster.leader(READY_WITHIN).await?;
+        if !cluster.member(leader).is_running()? {
+            let tail = cluster.members()[leader].tail();
+            return Err(Failure::broken(format!("a member ended without being killed: {tail}")));
+        }
+        if self.stops {
+            let from = began.elapsed();
+            cluster.member(leader).pause()?;
+            tokio::time::sleep(self.lasting).await;
+            cluster.member(leader).resume()?;
+            history.pauses.push(Span { from, until: began.elapsed() });
+            report.pauses += 1;
+            return cluster.wait_until_ready(READY_WITHIN).await;
+        }
+        cluster.member(leader).kill()?;
+        report.kills += 1;
+        tokio::time::sleep(self.lasting).await;
+        cluster.revive(READY_WITHIN).await
+    }
+}
+
+/// Puts and deletes one more key, so that watchers have something to be level with; its revision.
+async fn last_deletion(endpoint: &Endpoint) -> Result<i64, Failure> {
+    let key: Bytes = [PREFIX, b"~last"].concat().into();
+    let put = PutRequest { key: key.clone(), ..Default::default() };
+    let refused = |status: tonic::Status| Failure::broken(describe(&status));
+    endpoint.put(put, ANSWER_WITHIN).await.map_err(refused)?;
+    let delete = DeleteRangeRequest { key, ..Default::default() };
+    let deleted = endpoint.delete(delete, ANSWER_WITHIN).await.map_err(refused)?;
+    Ok(deleted.header.map_or(0, |header| header.revision))
+}
+
+async fn await_told(witnesses: &Witnesses, revision: i64) -> Result<(), Failure> {
+    let deadline = Instant::now() + TOLD_WITHIN;
+    while !witnesses.have_seen(revision) {
+        if deadline < Instant::now() {
+            return Err(Failure::broken(format!("revision {revision} was not told within {TOLD_WITHIN:?}")));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+fn judge(plan: &Plan, history: &LeaseHistory, report: &mut Report) -> Result<(), Failure> {
+    let bounds = bounds(plan);
+    let ended = |wanted: fn(RenewalEnd) -> bool| {
+        let renewals = history.leases.iter().flat_map(|lease| &lease.renewals);
+        renewals.filter(|renewal| wanted(renewal.end)).count()
+    };
+    report.leader_changes = history.leader_changes.len();
+    report.leases = history.leases.len();
+    report.revoked = history.leases.iter().filter(|lease| lease.revoke.is_some()).count();
+    report.renewals = (
+        ended(|end| matches!(end, RenewalEnd::Renewed(_))),
+        ended(|end| end == RenewalEnd::Gone),
+        ended(|end| end == RenewalEnd::Unknown),
+    );
+    report.stalls = (history.stalls.len(), history.stalls.iter().map(Span::length).sum());
+    report.margins = lease_bounds::margins(history, &bounds);
+    println!("lease-precision: {report:?}");
+    Failure::from_findings("leases end in their time", lease_bounds::check(history, &bounds))?;
+    match lease_bounds::undecided(history, &bounds) {
+        0 => Ok(()),
+        count => Err(Failure::harness(format!("the run ended before {count} lease(s) were overdue"))),
+    }
+}
