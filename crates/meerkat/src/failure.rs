@@ -7,6 +7,8 @@ use std::fmt;
 
 /// A request that was refused or never answered.
 pub const STATUS_ERROR: u8 = 1;
+/// A question about leases, or a renewal, that failed: `etcdctl` gives these a status of their own.
+pub const STATUS_BAD_CONNECTION: u8 = 2;
 /// Input that is not in the grammar it should be in.
 pub const STATUS_BAD_INPUT: u8 = 3;
 /// A combination of options that has no meaning.
@@ -24,6 +26,10 @@ pub struct Failure {
 impl Failure {
     pub fn error(message: impl Into<String>) -> Failure {
         Failure { status: STATUS_ERROR, message: message.into() }
+    }
+
+    pub fn bad_connection(message: impl Into<String>) -> Failure {
+        Failure { status: STATUS_BAD_CONNECTION, message: message.into() }
     }
 
     pub fn bad_input(message: impl Into<String>) -> Failure {

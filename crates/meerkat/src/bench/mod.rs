@@ -1,10 +1,14 @@
-//! `meerkat bench`: a load generator for anything that speaks etcd's KV and Watch services, so that
+//! `meerkat bench`: a load generator for anything that speaks etcd's KV, Watch and Lease services, so that
 //! etcd and Meerkat are measured by the same program.
 //!
 //! The result goes to stdout, progress to stderr. Errors are part of the result; the exit status
-//! is 1 if nothing was answered at all, or if a watcher did not get exactly what it was owed.
+//! is 1 if nothing was answered at all, if a watcher did not get exactly what it was owed, or if a lease
+//! that was renewed in time was lost.
 
+mod http2;
+mod lease;
 mod load;
+mod members;
 mod prefill;
 mod report;
 mod schedule;
@@ -20,6 +24,7 @@ use std::time::{Duration, Instant};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lease::{LeaseArgs, LeaseKind};
 use load::{Plan, Progress};
 use meerkat_proto::pb::etcdserver as pb;
 use prost::Message;
@@ -38,7 +43,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 const REQUESTS_DEFAULT: u64 = 10_000;
 const CLIENTS_DEFAULT: usize = 1;
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
     /// What to do to the cluster
     #[arg(value_enum)]
@@ -46,13 +51,13 @@ pub struct BenchArgs {
     /// Members to load, comma-separated [default: 127.0.0.1:2379; MEERKAT_ENDPOINTS, ETCDCTL_ENDPOINTS]
     #[arg(long)]
     endpoints: Option<String>,
-    /// Workers, each with one request in flight [default: 1; 16 watch-fanout and watch-latency, 64 watch-many, 256 watch-catchup]
+    /// Workers, each with one request in flight; of lease-keepalive, streams [default: 1; 64 lease-*, 16 watch-fanout and watch-latency, 64 watch-many, 256 watch-catchup]
     #[arg(long)]
     clients: Option<usize>,
     /// Connections the workers share [default: one to each endpoint]
     #[arg(long)]
     conns: Option<usize>,
-    /// Requests to make; of watch loads, puts [default: 10000; 1000 watch-fanout and watch-latency, 0 watch-many, 200000 watch-catchup]
+    /// Requests to make; of watch loads and lease-renewed-puts, puts [default: 10000; 5s lease-keepalive, 4s lease-renewed-puts, 1000 watch-fanout and watch-latency, 0 watch-many, 200000 watch-catchup]
     #[arg(long, conflicts_with = "duration")]
     total: Option<u64>,
     /// How long to make requests, as in 30s
@@ -99,6 +104,8 @@ pub struct BenchArgs {
     json: bool,
     #[command(flatten)]
     watch: WatchArgs,
+    #[command(flatten)]
+    lease: LeaseArgs,
 }
 
 /// Every load, by the name it has on the command line.
@@ -106,6 +113,7 @@ pub struct BenchArgs {
 enum What {
     Requests(Kind),
     Watches(WatchKind),
+    Leases(LeaseKind),
 }
 
 impl ValueEnum for What {
@@ -121,6 +129,9 @@ impl ValueEnum for What {
             What::Watches(WatchKind::Many),
             What::Watches(WatchKind::Catchup),
             What::Watches(WatchKind::Latency),
+            What::Leases(LeaseKind::KeepAlive),
+            What::Leases(LeaseKind::Grant),
+            What::Leases(LeaseKind::RenewedPuts),
         ]
     }
 
@@ -128,6 +139,7 @@ impl ValueEnum for What {
         match self {
             What::Requests(kind) => kind.to_possible_value(),
             What::Watches(kind) => kind.to_possible_value(),
+            What::Leases(kind) => kind.to_possible_value(),
         }
     }
 }
@@ -141,6 +153,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     match args.what {
         What::Requests(kind) => run_requests(args, kind, endpoints),
         What::Watches(kind) => watch::run(args, kind, endpoints),
+        What::Leases(kind) => lease::run(args, kind, endpoints),
     }
 }
 

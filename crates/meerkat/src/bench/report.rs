@@ -62,6 +62,11 @@ impl Tally {
         }
     }
 
+    /// Requests that were answered, and well.
+    pub fn answered_count(&self) -> u64 {
+        self.latency_us.len()
+    }
+
     pub fn error_count(&self) -> u64 {
         self.errors.values().sum()
     }

@@ -1,4 +1,4 @@
-//! The cheapest honest way to send KV requests: one HTTP/2 connection, no queue in front of it, and
+//! The cheapest honest way to send single requests: one HTTP/2 connection, no queue in front of it, and
 //! answers left undecoded until somebody looks.
 //!
 //! The generator shares its machine with the servers it measures, so what it spends on an answer
@@ -34,6 +34,8 @@ pub enum Call {
     Range(pb::RangeRequest),
     Txn(pb::TxnRequest),
     Status(pb::StatusRequest),
+    LeaseGrant(pb::LeaseGrantRequest),
+    LeaseRevoke(pb::LeaseRevokeRequest),
 }
 
 impl Call {
@@ -43,6 +45,8 @@ impl Call {
             Call::Range(_) => "/etcdserverpb.KV/Range",
             Call::Txn(_) => "/etcdserverpb.KV/Txn",
             Call::Status(_) => "/etcdserverpb.Maintenance/Status",
+            Call::LeaseGrant(_) => "/etcdserverpb.Lease/LeaseGrant",
+            Call::LeaseRevoke(_) => "/etcdserverpb.Lease/LeaseRevoke",
         })
     }
 }
@@ -174,6 +178,8 @@ impl Encoder for Undecoded {
             Call::Range(request) => request.encode(frame),
             Call::Txn(request) => request.encode(frame),
             Call::Status(request) => request.encode(frame),
+            Call::LeaseGrant(request) => request.encode(frame),
+            Call::LeaseRevoke(request) => request.encode(frame),
         };
         written.map_err(|error| Status::internal(error.to_string()))
     }

@@ -148,6 +148,8 @@ impl Workload {
                 answer => answer.map(|answer| answer.header),
             },
             Call::Status(_) => pb::StatusResponse::decode(answer).map(|answer| answer.header),
+            Call::LeaseGrant(_) => pb::LeaseGrantResponse::decode(answer).map(|answer| answer.header),
+            Call::LeaseRevoke(_) => pb::LeaseRevokeResponse::decode(answer).map(|answer| answer.header),
             Call::Range(request) => {
                 let answer = pb::RangeResponse::decode(answer).map_err(|error| error.to_string())?;
                 self.check_page(request, &answer)?;

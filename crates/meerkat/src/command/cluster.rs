@@ -10,6 +10,7 @@ use meerkat_proto::pb::admin::admin_client::AdminClient;
 use meerkat_proto::pb::etcdserver as pb;
 use pb::cluster_client::ClusterClient;
 use pb::kv_client::KvClient;
+use pb::lease_client::LeaseClient;
 use pb::maintenance_client::MaintenanceClient;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint as Dialer};
@@ -58,6 +59,14 @@ impl Cluster {
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
         self.request(|channel| request(KvClient::new(channel).max_decoding_message_size(usize::MAX))).await
+    }
+
+    /// Makes one request about leases.
+    pub async fn lease<T, F>(&self, request: impl FnOnce(LeaseClient<Channel>) -> F) -> Result<T, String>
+    where
+        F: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        self.request(|channel| request(LeaseClient::new(channel).max_decoding_message_size(usize::MAX))).await
     }
 
     pub async fn maintenance<T, F>(

@@ -10,6 +10,7 @@ mod del;
 mod endpoint;
 mod get;
 mod key_range;
+mod lease;
 mod member;
 mod put;
 mod times;
@@ -91,6 +92,7 @@ enum OperatorCommand {
     Txn(txn::TxnArgs),
     Watch(watch::WatchArgs),
     Compaction(compaction::CompactionArgs),
+    Lease(lease::LeaseArgs),
     Endpoint(endpoint::EndpointArgs),
     Member(member::MemberArgs),
 }
@@ -118,6 +120,7 @@ pub fn run(cli: OperatorCli, bare_separator: bool) -> Result<(), Failure> {
             OperatorCommand::Txn(args) => txn::run(&args, &cluster, style).await,
             OperatorCommand::Watch(args) => watch::run(&args, &cluster, style, bare_separator).await,
             OperatorCommand::Compaction(args) => compaction::run(&args, &cluster).await,
+            OperatorCommand::Lease(args) => lease::run(&args, &cluster, style).await,
             OperatorCommand::Endpoint(args) => endpoint::run(&args, &cluster, style).await,
             OperatorCommand::Member(args) => member::run(&args, &cluster, style).await,
         }

@@ -9,6 +9,7 @@ use meerkat_proto::pb::etcdserver as pb;
 
 use super::cluster::{Cluster, refused};
 use super::key_range::bytes;
+use super::lease::parse_hex;
 use crate::failure::Failure;
 use crate::print::{self, Answer, Style};
 
@@ -72,9 +73,6 @@ fn read_value(mut stdin: impl Read) -> Result<Option<Bytes>, Failure> {
 }
 
 fn lease_id(text: &str) -> Result<i64, Failure> {
-    i64::from_str_radix(text, 16).map_err(|_| {
-        Failure::bad_arguments(format!(
-            "bad lease ID (strconv.ParseInt: parsing {text:?}: invalid syntax), expecting ID in Hex"
-        ))
-    })
+    parse_hex(text)
+        .map_err(|reason| Failure::bad_arguments(format!("bad lease ID ({reason}), expecting ID in Hex")))
 }

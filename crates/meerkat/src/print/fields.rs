@@ -5,7 +5,7 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::mvcc::KeyValue;
 use pb::response_op::Response;
 
-use super::{Answer, EndpointHealth, EndpointWatchers, TimedRange, rfc3339, watcher_state};
+use super::{Answer, EndpointHealth, EndpointWatchers, LeaseAnswer, TimedRange, rfc3339, watcher_state};
 use crate::go_duration;
 use crate::go_quote::quote;
 
@@ -30,6 +30,7 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) {
         Answer::Health(list) => list.iter().for_each(|health| page.health(health)),
         Answer::Watch(response) => page.watch(response),
         Answer::Watchers(list) => list.iter().for_each(|at| page.watchers(at)),
+        Answer::Lease(lease) => page.lease(lease),
     }
 }
 
@@ -108,6 +109,30 @@ impl Page<'_> {
             self.field("StreamQueuedBytes", watcher.stream_queued_bytes);
             self.field("StreamQueuedItems", watcher.stream_queued_items);
             self.blank();
+        }
+    }
+
+    fn lease(&mut self, lease: &LeaseAnswer) {
+        self.header(lease.header());
+        match lease {
+            LeaseAnswer::Granted(response) => {
+                self.field("ID", response.id);
+                self.field("TTL", response.ttl);
+            }
+            LeaseAnswer::Revoked { .. } => {}
+            LeaseAnswer::TimeToLive { response, .. } => {
+                self.field("ID", response.id);
+                self.field("TTL", response.ttl);
+                self.field("GrantedTTL", response.granted_ttl);
+                response.keys.iter().for_each(|key| self.field("Key", quote(key)));
+            }
+            LeaseAnswer::Leases(response) => {
+                response.leases.iter().for_each(|lease| self.field("ID", lease.id));
+            }
+            LeaseAnswer::KeptAlive(response) => {
+                self.field("ID", response.id);
+                self.field("TTL", response.ttl);
+            }
         }
     }
 

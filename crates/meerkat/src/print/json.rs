@@ -4,6 +4,7 @@
 //! The views below name every field a reader of this output may rely on. Changing one breaks
 //! scripts.
 
+mod lease;
 mod watch;
 
 use base64::Engine;
@@ -29,6 +30,7 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
         Answer::Hashes(list) => text(&list.iter().map(HashRow::from).collect::<Vec<_>>()),
         Answer::Health(list) => text(&list.iter().map(Health::from).collect::<Vec<_>>()),
         Answer::Watch(response) => text(&watch::Watch::from(response)),
+        Answer::Lease(answer) => lease::text_of(answer),
         Answer::Watchers(list) => text(&list.iter().map(watch::Watchers::from).collect::<Vec<_>>()),
     };
     out.extend_from_slice(json.as_bytes());

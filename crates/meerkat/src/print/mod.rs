@@ -5,6 +5,7 @@
 
 mod fields;
 mod json;
+mod lease;
 mod simple;
 mod table;
 mod time_text;
@@ -21,6 +22,7 @@ use prost::Message;
 use crate::failure::Failure;
 use crate::go_quote::quote;
 
+pub use self::lease::{LeaseAnswer, lease_id_text};
 pub use self::time_text::rfc3339;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,7 @@ pub enum Answer {
     /// What a watch was told; the canceled one of a watch that was never created has no header.
     Watch(pb::WatchResponse),
     Watchers(Vec<EndpointWatchers>),
+    Lease(LeaseAnswer),
 }
 
 /// A range with the times of each of its key-values, in the same order.
@@ -170,6 +173,7 @@ fn protobuf(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
             pb::WatchResponse { watch_id: 0, cancel_reason: String::new(), ..response.clone() }
                 .encode_to_vec()
         }
+        Answer::Lease(lease) => lease.protobuf()?,
         Answer::Timed(_)
         | Answer::Statuses(_)
         | Answer::Hashes(_)

@@ -35,6 +35,7 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
                 at.watchers.iter().for_each(|watcher| page.row(&watcher_columns(&at.endpoint, watcher)));
             }
         }
+        Answer::Lease(lease) => lease.lines().iter().for_each(|line| page.bytes_line_as_is(line)),
         // The unhealthy ones go to stderr, where the command puts them.
         Answer::Health(list) => {
             for health in list.iter().filter(|health| health.error.is_empty()) {
@@ -68,9 +69,14 @@ impl Page<'_> {
             let hex: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
             self.line(&hex);
         } else {
-            self.out.extend_from_slice(bytes);
-            self.out.push(b'\n');
+            self.bytes_line_as_is(bytes);
         }
+    }
+
+    /// Bytes that `etcdctl` prints as they are even if hexadecimal was asked for.
+    fn bytes_line_as_is(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+        self.out.push(b'\n');
     }
 
     fn kvs(&mut self, kvs: &[KeyValue]) {

@@ -63,7 +63,12 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
                 .flat_map(|at| at.watchers.iter().map(|watcher| watcher_columns(&at.endpoint, watcher)));
             boxed(WATCHERS, rows.collect())
         }
-        Answer::Get { .. } | Answer::Put(_) | Answer::Del(_) | Answer::Txn(_) | Answer::Watch(_) => {
+        Answer::Get { .. }
+        | Answer::Put(_)
+        | Answer::Del(_)
+        | Answer::Txn(_)
+        | Answer::Watch(_)
+        | Answer::Lease(_) => {
             return None;
         }
     };

@@ -5,9 +5,7 @@
 //! fault. Faults are printed with the result, and the exit status is then 1: figures of a run that
 //! lost an event are not figures.
 
-mod http2;
 mod interest;
-mod members;
 mod probe;
 mod puts;
 mod receivers;
@@ -22,7 +20,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use interest::{Interest, Target, Values, nanoseconds};
-use members::{Members, own_cpu_s};
 use puts::{Aim, Written};
 use receivers::{Plan, Receivers};
 use report::{Creation, Deliveries, MembersCost, Puts, WatchReport, per_second};
@@ -32,6 +29,7 @@ pub use settings::{WatchArgs, WatchKind};
 use watched::Owed;
 
 use super::load::Progress;
+use super::members::{Members, own_cpu_s};
 use super::report::Tally;
 use super::schedule::{Length, Schedule};
 use super::{BenchArgs, progress_bar, supervise};

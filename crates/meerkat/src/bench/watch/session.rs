@@ -9,14 +9,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::http2::{self, Frame};
 use super::interest::Interest;
 use super::response::Response;
 use super::watched::Watched;
+use crate::bench::http2::{self, Frame, MESSAGE_HEAD_BYTES, framed, next_message, stream_id};
 
 const WATCH_PATH: &str = "/etcdserverpb.Watch/Watch";
-/// A flag, which says "not compressed", and a length.
-const MESSAGE_HEAD_BYTES: usize = 5;
 /// No response of a bench comes near: etcd keeps a thousand revisions in one, each of a small value.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
@@ -245,14 +243,9 @@ impl Session {
         watched: &mut Watched,
     ) -> Result<usize, String> {
         let mut done = 0;
-        while let Some((head, rest)) = data[done..].split_first_chunk::<MESSAGE_HEAD_BYTES>() {
-            let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-            if head[0] != 0 || length > MESSAGE_BYTES_MAX {
-                return Err("not a gRPC message, or a compressed one".to_owned());
-            }
-            let Some(message) = rest.get(..length) else { break };
+        while let Some(message) = next_message(&data[done..], MESSAGE_BYTES_MAX)? {
             self.message(index, message, now_ns, watched)?;
-            done += MESSAGE_HEAD_BYTES + length;
+            done += MESSAGE_HEAD_BYTES + message.len();
         }
         Ok(done)
     }
@@ -301,20 +294,6 @@ impl Session {
         }
         Ok(index)
     }
-}
-
-/// Clients' streams have odd numbers.
-fn stream_id(index: usize) -> u32 {
-    u32::try_from(2 * index + 1).expect("a server refuses far fewer streams")
-}
-
-fn framed(message: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(message.len()).expect("our own requests are small");
-    let mut framed = Vec::with_capacity(MESSAGE_HEAD_BYTES + message.len());
-    framed.push(0);
-    framed.extend_from_slice(&length.to_be_bytes());
-    framed.extend_from_slice(message);
-    framed
 }
 
 /// The ids of a stream's watchers, in the order of their creation. Servers count them up, so the

@@ -70,7 +70,7 @@ impl WatchKind {
     }
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Watch loads")]
 pub struct WatchArgs {
     /// Watchers, spread over streams [default: 1000 watch-fanout, 10000 watch-many, 1 watch-catchup, 100 watch-latency]
@@ -87,7 +87,7 @@ pub struct WatchArgs {
     one_at_a_time: bool,
     /// The members' process ids, comma-separated, if they run on this machine: adds their CPU and memory
     #[arg(long, value_delimiter = ',')]
-    pids: Vec<u32>,
+    pub pids: Vec<u32>,
     /// How long the members' memory may settle before it is read; only with --pids
     #[arg(long, default_value = "3s", value_parser = go_duration::parse)]
     settle: Duration,

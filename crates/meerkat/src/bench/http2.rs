@@ -2,8 +2,8 @@
 //!
 //! Every delivered event is a frame, and a general client spends more on a frame (a task to wake, a
 //! buffer to share, a queue to pass) than on the event in it. Here a frame is a slice of what was read.
-//! Nothing here holds state; [`super::session`] does. Headers of answers are never decoded: an
-//! answer that ends is a failed run whatever it says, and [`super::probe`] has asked for the reason
+//! Nothing here holds state; the sessions of [`super::watch`] and [`super::lease`] do. Headers of answers are never decoded: an
+//! answer that ends is a failed run whatever it says, and a general client has asked for the reason
 //! beforehand.
 
 /// What a client says first.
@@ -108,6 +108,33 @@ pub fn write_opening(out: &mut Vec<u8>) {
 
 pub fn write_window_update(out: &mut Vec<u8>, stream: u32, bytes: u32) {
     write_frame(out, WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
+}
+
+/// A gRPC message: a flag, which says "not compressed", and a length, then the bytes.
+pub const MESSAGE_HEAD_BYTES: usize = 5;
+
+/// The first message of `data`, or nothing while it is not whole yet.
+pub fn next_message(data: &[u8], bytes_max: usize) -> Result<Option<&[u8]>, String> {
+    let Some((head, rest)) = data.split_first_chunk::<MESSAGE_HEAD_BYTES>() else { return Ok(None) };
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if head[0] != 0 || length > bytes_max {
+        return Err("not a gRPC message, or a compressed one".to_owned());
+    }
+    Ok(rest.get(..length))
+}
+
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).expect("our own requests are small");
+    let mut framed = Vec::with_capacity(MESSAGE_HEAD_BYTES + message.len());
+    framed.push(0);
+    framed.extend_from_slice(&length.to_be_bytes());
+    framed.extend_from_slice(message);
+    framed
+}
+
+/// Clients' streams have odd numbers.
+pub fn stream_id(index: usize) -> u32 {
+    u32::try_from(2 * index + 1).expect("a server refuses far fewer streams")
 }
 
 /// Begins a gRPC call. The header block uses HPACK's static table and literals that neither side
