@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use meerkat_types::Revision;
 
 /// The number a write carries in its key and its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u64);
 
 /// One event, as a watcher was told it; or one key, as the store lists it.
@@ -27,7 +27,6 @@ pub struct Record {
     /// The first revision this watcher asked for.
     first: Revision,
     highest: Option<Revision>,
-    highest_number: Option<Number>,
     /// Revisions skipped so far and not told late either.
     pub gaps: u64,
     pub repeats: u64,
@@ -36,7 +35,7 @@ pub struct Record {
 
 impl Record {
     pub fn new(first: Revision) -> Record {
-        Record { seen: Vec::new(), first, highest: None, highest_number: None, gaps: 0, repeats: 0, late: 0 }
+        Record { seen: Vec::new(), first, highest: None, gaps: 0, repeats: 0, late: 0 }
     }
 
     pub fn see(&mut self, seen: Seen) {
@@ -50,16 +49,11 @@ impl Record {
             self.late += 1;
             self.gaps = self.gaps.saturating_sub(1);
         }
-        self.highest_number = self.highest_number.max(Some(seen.number));
         self.seen.push(seen);
     }
 
     pub fn highest(&self) -> Option<Revision> {
         self.highest
-    }
-
-    pub fn highest_number(&self) -> Option<Number> {
-        self.highest_number
     }
 
     pub fn len(&self) -> usize {

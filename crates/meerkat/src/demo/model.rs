@@ -67,7 +67,8 @@ pub enum WriteEnd {
 
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
-    pub sent: u64,
+    /// The number that the next write will have.
+    next: Number,
     pub acknowledged: BTreeMap<Number, Revision>,
     pub unknown: BTreeSet<Number>,
     pub not_done: BTreeSet<Number>,
@@ -242,7 +243,7 @@ impl Model {
         match input {
             Input::Condition { member, condition } => self.condition(member, condition),
             Input::Status { member, status } => self.members[member].status = status,
-            Input::Sent(_) => self.writes.sent += 1,
+            Input::Sent(number) => self.writes.next = Number(number.0 + 1),
             Input::Written { number, end } => self.written(at, number, end),
             Input::Event { watcher, seen } => self.event(at, watcher, seen),
             Input::Hangs { watcher, on, resumes, last_gap } => self.hangs(watcher, on, resumes, last_gap),
@@ -349,7 +350,7 @@ impl Model {
     }
 
     fn arm(&self, at: Duration) -> Armed {
-        Armed { at, number: Number(self.writes.sent) }
+        Armed { at, number: self.writes.next }
     }
 
     fn set_fault_state(&mut self, state: FaultState) {

@@ -3,7 +3,6 @@
 //! It does nothing about failures; that is the point. It tells what it was told, and which member
 //! the client says it hangs on.
 
-use futures::StreamExt;
 use meerkat_client::{Changes, Client, EventKind, Keys, WatchStatus};
 use meerkat_types::Revision;
 
