@@ -30,6 +30,7 @@ pub mod kv;
 pub mod lease;
 mod namespace;
 mod retry;
+pub mod stm;
 pub mod txn;
 
 pub use client::Client;
