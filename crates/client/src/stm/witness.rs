@@ -43,7 +43,7 @@ impl Witness {
             if let Some(kv) = got.first() {
                 return Ok(Witness { key, at: kv.modified });
             }
-            let missing = Compare::key(key.clone()).is_missing();
+            let missing = Compare::key(key.clone()).create_revision().equals(Revision::new(0));
             match client.txn().when([missing]).then([Op::put(key.clone(), draw())]).await {
                 Ok(done) if done.succeeded => return Ok(Witness { key, at: done.revision }),
                 Ok(_) => {}
