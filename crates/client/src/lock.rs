@@ -20,8 +20,8 @@
 //! A lock that hangs on a lease can be lost without its holder knowing: the process is stopped, its
 //! machine is starved, a packet is late; the lease runs out, the next one gets the lock, and then the
 //! first wakes up and goes on with what it was doing. No store can prevent that, because no store can
-//! stop a process. Jepsen's test of etcd 3.4.3 showed it in practice: a set guarded by nothing but an
-//! etcd lock lost updates, even in a healthy cluster if leases were short.
+//! stop a process. Jepsen's test of etcd 3.4.3 met it in practice: updates guarded by nothing but an
+//! etcd lock got lost.
 //!
 //! So let the resource itself check:
 //! * If it is in the store, put [`LockGuard::holds`] into every transaction that changes it. A holder
