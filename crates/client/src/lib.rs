@@ -25,12 +25,14 @@ mod call;
 mod client;
 mod config;
 mod error;
+pub mod informer;
 mod keys;
 pub mod kv;
 pub mod lease;
 mod namespace;
 mod retry;
 pub mod txn;
+pub mod work_queue;
 
 pub use client::Client;
 pub use config::Config;

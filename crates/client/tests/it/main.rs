@@ -1,0 +1,3 @@
+//! The client from outside.
+
+mod informer_property;
