@@ -141,7 +141,7 @@ impl ListWatch for Source {
     type Watch = BoxStream<'static, Result<Changes, SourceError>>;
 
     async fn list(&self, request: PageRequest) -> Result<Page, SourceError> {
-        let wait = self.draws.lock().random_range(0..40);
+        let wait = self.draws.lock().random_range(0..150);
         tokio::time::sleep(Duration::from_millis(wait)).await;
         self.read(&request)
     }
