@@ -1,3 +1,7 @@
-//! The client from outside.
+//! The client against real members.
 
 mod informer_property;
+mod watch;
+mod watch_cluster;
+mod watch_faults;
+mod watch_many;
