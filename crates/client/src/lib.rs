@@ -45,6 +45,7 @@ pub use client::Client;
 pub use cluster::Cluster;
 pub use config::Config;
 pub use error::{Error, ErrorKind, Fate};
+pub use informer::Informer;
 pub use keys::Keys;
 pub use kv::{DeleteResponse, GetResponse, PutResponse, Sort, SortOrder, SortTarget};
 pub use lease::{KeepAlive, Leases};
@@ -55,3 +56,4 @@ pub use meerkat_types::{Event, EventKind, Key, KeyRange, KeyValue, LeaseId, Memb
 pub use tls::Tls;
 pub use txn::{Compare, Op, OpResult, TxnResponse};
 pub use watch::{Changes, Watch, WatchError, WatchStatus};
+pub use work_queue::WorkQueue;

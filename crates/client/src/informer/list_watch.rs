@@ -4,7 +4,8 @@ use bytes::Bytes;
 use futures::Stream;
 use std::future::Future;
 
-use crate::{Event, KeyValue, Revision};
+use crate::watch::Changes;
+use crate::{KeyValue, Revision};
 
 /// A source of objects.
 ///
@@ -29,15 +30,6 @@ pub trait ListWatch: Send + Sync + 'static {
 
     /// The changes from this revision on, itself included.
     fn watch(&self, from: Revision) -> Self::Watch;
-}
-
-/// All changes of the range at one revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changes {
-    /// Their revision.
-    pub revision: Revision,
-    /// What changed. Nothing: a mark.
-    pub events: Vec<Event>,
 }
 
 /// Which page is wanted.

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use std::time::{Duration, Instant};
 
 use super::backoff::Backoff;
-use super::list_watch::Changes;
 use super::list_watch::{Page, PageRequest};
+use crate::watch::Changes;
 use crate::{KeyValue, Revision};
 
 /// A watch that ends without having said anything within this time has failed. Opening it again at

@@ -9,10 +9,27 @@
 //! says: a state in between may be left out for a slow handler, the final state never is. The usual
 //! shape is a handler that only adds keys to a [`WorkQueue`](crate::work_queue::WorkQueue), and
 //! workers that take a key and make the world agree with the store.
+//!
+//! ```no_run
+//! # async fn run(client: meerkat_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! use meerkat_client::{Informer, Keys};
+//!
+//! let ports = Informer::builder(&client, Keys::prefix("port/"))
+//!     .decode(|kv| String::from_utf8_lossy(&kv.value).parse::<u16>())
+//!     .indexer("privileged", |port| vec![(port.value < 1024).to_string()])
+//!     .start();
+//! ports.wait_for_sync().await?;
+//! for port in ports.store().by_index("privileged", "true")? {
+//!     println!("{:?} listens on {}", port.key, port.value);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod backlog;
 mod backoff;
 mod builder;
+mod grpc;
 mod list_watch;
 mod machine;
 mod object;
@@ -30,13 +47,14 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 pub use builder::{Builder, Undecoded};
-pub use list_watch::{Changes, ListWatch, Page, PageRequest, SourceError};
+pub use grpc::KeySource;
+pub use list_watch::{ListWatch, Page, PageRequest, SourceError};
 pub use object::{Delta, Object};
 pub use status::{InformerStatus, Phase, Stopped};
 pub use store::{Rejected, Snapshot, Store, UnknownIndex};
 pub use subscription::{Handling, Subscription, SubscriptionBuilder};
 
-use crate::Revision;
+use crate::{Client, Keys, Revision};
 use shared::Shared;
 
 /// See the [module](self). Clones are the same informer; it stops when the last is dropped, or with
@@ -52,6 +70,11 @@ struct Running<T> {
 }
 
 impl Informer<()> {
+    /// An informer of these keys.
+    pub fn builder(client: &Client, keys: impl Into<Keys>) -> Undecoded<KeySource> {
+        Informer::from_source(KeySource::new(client, keys))
+    }
+
     /// An informer of whatever this source gives.
     pub fn from_source<S: ListWatch>(source: S) -> Undecoded<S> {
         Undecoded { source }

@@ -73,7 +73,7 @@ impl<S: ListWatch, T: Send + Sync + 'static> Reflector<S, T> {
         }
     }
 
-    fn heard(&self, heard: Option<Result<super::list_watch::Changes, SourceError>>) -> Input {
+    fn heard(&self, heard: Option<Result<crate::watch::Changes, SourceError>>) -> Input {
         match heard {
             Some(Ok(changes)) => Input::Changed(changes),
             Some(Err(error)) => Input::WatchFailed(self.lost(&error)),

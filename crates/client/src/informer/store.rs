@@ -15,8 +15,8 @@ use rpds::RedBlackTreeMapSync;
 use std::fmt;
 use std::sync::Arc;
 
-use super::list_watch::Changes;
 use super::object::{Delta, Object};
+use crate::watch::Changes;
 use crate::{EventKind, KeyValue, Revision};
 
 pub(crate) type Decode<T> = Box<dyn Fn(&KeyValue) -> Result<T, String> + Send + Sync>;

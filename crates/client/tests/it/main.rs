@@ -1,5 +1,7 @@
 //! The client against real members.
 
+mod examples;
+mod informer_cluster;
 mod informer_property;
 mod watch;
 mod watch_cluster;

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt, unfold};
-use meerkat_client::informer::{Changes, ListWatch, Page, PageRequest, SourceError};
+use meerkat_client::informer::{ListWatch, Page, PageRequest, SourceError};
+use meerkat_client::watch::Changes;
 use meerkat_client::{Event, EventKind, KeyValue, Revision};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
