@@ -14,12 +14,15 @@ pub enum Column {
     Versions,
     /// First key of a bucket to how many keys live in it.
     Counts,
+    /// Lease to its terms, and lease and key for each key that is attached to one.
+    Leases,
     /// A few small rows about the whole: applied position, revisions, membership, format.
     Meta,
 }
 
 impl Column {
-    pub const ALL: [Column; 5] = [Column::Head, Column::Log, Column::Versions, Column::Counts, Column::Meta];
+    pub const ALL: [Column; 6] =
+        [Column::Head, Column::Log, Column::Versions, Column::Counts, Column::Leases, Column::Meta];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -27,6 +30,7 @@ impl Column {
             Column::Log => "log",
             Column::Versions => "versions",
             Column::Counts => "counts",
+            Column::Leases => "leases",
             Column::Meta => "meta",
         }
     }

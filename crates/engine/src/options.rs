@@ -91,14 +91,16 @@ fn family(column: Column, options: &DbOptions, cache: &Cache) -> Options {
     // What nobody has touched for long is mostly history; the present is read at any age.
     family.set_bottommost_compression_type(match column {
         Column::Head => DBCompressionType::Lz4,
-        Column::Log | Column::Versions | Column::Counts | Column::Meta => DBCompressionType::Zstd,
+        Column::Log | Column::Versions | Column::Counts | Column::Leases | Column::Meta => {
+            DBCompressionType::Zstd
+        }
     });
     family.set_level_compaction_dynamic_level_bytes(true);
     family.set_max_write_buffer_number(4);
     family.set_write_buffer_size(match column {
         // A quarter each: the shared budget trips first when two of them grow together.
         Column::Head | Column::Log | Column::Versions => (options.write_buffer_bytes / 4).max(1 << 20),
-        Column::Counts | Column::Meta => (options.write_buffer_bytes / 16).max(1 << 20),
+        Column::Counts | Column::Leases | Column::Meta => (options.write_buffer_bytes / 16).max(1 << 20),
     });
     if matches!(column, Column::Head | Column::Log) {
         family.set_enable_blob_files(true);
@@ -143,7 +145,7 @@ fn tables(column: Column, cache: &Cache) -> BlockBasedOptions {
             tables.set_block_size(16 << 10);
         }
         Column::Log => tables.set_block_size(16 << 10),
-        Column::Versions | Column::Counts | Column::Meta => {}
+        Column::Versions | Column::Counts | Column::Leases | Column::Meta => {}
     }
     tables
 }

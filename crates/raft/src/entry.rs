@@ -7,11 +7,12 @@
 use bytes::Bytes;
 use meerkat_proto::pb::entry as pb;
 use meerkat_types::{
-    Command, Compact, Compare, CompareOperator, CompareTarget, Consistency, DeleteRange, Key, KeyRange,
-    LeaseId, MemberAttributes, MemberId, NewLease, NewValue, Proposal, Put, RangeQuery, RequestId, Revision,
-    RevisionBounds, Sort, SortOrder, SortTarget, Txn, TxnOp,
+    Command, Compact, Compare, CompareOperator, CompareTarget, Consistency, DeleteRange, GrantLease, Key,
+    KeyRange, LeaseId, LeaseNote, LeaseTtl, MemberAttributes, MemberId, NewLease, NewValue, Proposal, Put,
+    RangeQuery, RequestId, Revision, RevisionBounds, Sort, SortOrder, SortTarget, Txn, TxnOp,
 };
 use prost::Message;
+use std::time::Duration;
 
 /// The entry was written by a newer version, or is not an entry at all.
 #[derive(Debug, thiserror::Error)]
@@ -43,26 +44,62 @@ fn to_wire(proposal: &Proposal) -> pb::Proposal {
             client_urls: member.client_urls.clone(),
             incarnation: member.incarnation,
         }),
+        Command::GrantLease(grant) => {
+            Wire::GrantLease(pb::GrantLease { lease: grant.id.get(), ttl_seconds: grant.ttl.seconds() })
+        }
+        Command::RevokeLease(lease) => Wire::RevokeLease(pb::RevokeLease { lease: lease.get() }),
+        Command::ExpireLease { lease, term } => {
+            Wire::ExpireLease(pb::ExpireLease { lease: lease.get(), term: *term })
+        }
+        Command::NoteLeases { term, notes } => {
+            Wire::NoteLeases(pb::NoteLeases { term: *term, notes: notes.iter().map(note_to_wire).collect() })
+        }
     };
     pb::Proposal { id: proposal.id.0, stamp_ms: proposal.stamp_ms, command: Some(command) }
 }
 
 fn from_wire(wire: pb::Proposal) -> Result<Proposal, EntryError> {
     use pb::proposal::Command as Wire;
-    let command =
-        match wire.command.ok_or(EntryError::Unknown { what: "a command this version does not know" })? {
-            Wire::Put(put) => Command::Put(put_from_wire(put)?),
-            Wire::DeleteRange(delete) => Command::DeleteRange(delete_from_wire(delete)?),
-            Wire::Txn(txn) => Command::Txn(txn_from_wire(txn)?),
-            Wire::Compact(compact) => Command::Compact(Compact { revision: Revision::new(compact.revision) }),
-            Wire::PublishMember(member) => Command::PublishMember(MemberAttributes {
-                member: MemberId(member.member),
-                name: member.name,
-                client_urls: member.client_urls,
-                incarnation: member.incarnation,
-            }),
-        };
+    let command = match wire
+        .command
+        .ok_or(EntryError::Unknown { what: "a command this version does not know" })?
+    {
+        Wire::Put(put) => Command::Put(put_from_wire(put)?),
+        Wire::DeleteRange(delete) => Command::DeleteRange(delete_from_wire(delete)?),
+        Wire::Txn(txn) => Command::Txn(txn_from_wire(txn)?),
+        Wire::Compact(compact) => Command::Compact(Compact { revision: Revision::new(compact.revision) }),
+        Wire::PublishMember(member) => Command::PublishMember(MemberAttributes {
+            member: MemberId(member.member),
+            name: member.name,
+            client_urls: member.client_urls,
+            incarnation: member.incarnation,
+        }),
+        Wire::GrantLease(grant) => Command::GrantLease(GrantLease {
+            id: lease(grant.lease)?,
+            ttl: LeaseTtl::from_seconds(grant.ttl_seconds)
+                .ok_or(EntryError::Unknown { what: "a time to live out of bounds" })?,
+        }),
+        Wire::RevokeLease(revoke) => Command::RevokeLease(lease(revoke.lease)?),
+        Wire::ExpireLease(expire) => Command::ExpireLease { lease: lease(expire.lease)?, term: expire.term },
+        Wire::NoteLeases(notes) => Command::NoteLeases {
+            term: notes.term,
+            notes: notes.notes.iter().map(note_from_wire).collect::<Result<_, _>>()?,
+        },
+    };
     Ok(Proposal { id: RequestId(wire.id), stamp_ms: wire.stamp_ms, command })
+}
+
+fn lease(id: i64) -> Result<LeaseId, EntryError> {
+    LeaseId::from_wire(id).ok_or(EntryError::Unknown { what: "a lease without a name" })
+}
+
+fn note_to_wire(note: &LeaseNote) -> pb::LeaseNote {
+    let millis = |rest: Duration| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
+    pb::LeaseNote { lease: note.id.get(), remaining_ms: note.remaining.map(millis) }
+}
+
+fn note_from_wire(wire: &pb::LeaseNote) -> Result<LeaseNote, EntryError> {
+    Ok(LeaseNote { id: lease(wire.lease)?, remaining: wire.remaining_ms.map(Duration::from_millis) })
 }
 
 fn put_to_wire(put: &Put) -> pb::Put {
@@ -295,6 +332,14 @@ mod tests {
             client_urls: vec!["http://127.0.0.1:2379".into()],
             incarnation: 42,
         }));
+        let id = LeaseId::from_wire(i64::MIN).expect("not zero");
+        let ttl = LeaseTtl::from_seconds(9_000_000_000).expect("in range");
+        check(Command::GrantLease(GrantLease { id, ttl }));
+        check(Command::RevokeLease(id));
+        check(Command::ExpireLease { lease: id, term: u64::MAX });
+        let notes = [None, Some(Duration::ZERO), Some(Duration::from_millis(1))];
+        let notes = notes.map(|remaining| LeaseNote { id, remaining }).to_vec();
+        check(Command::NoteLeases { term: 3, notes });
     }
 
     #[test]

@@ -107,6 +107,23 @@ impl Leadership {
         self.metrics.borrow_watched().vote.leader_id.term
     }
 
+    /// The term in which this member leads, as far as it knows; `None` if it does not.
+    pub fn own_term(&self) -> Option<u64> {
+        let metrics = self.metrics.borrow_watched();
+        (metrics.current_leader == Some(self.me)).then_some(metrics.vote.leader_id.term)
+    }
+
+    /// Resolves when the term in which this member leads is no longer `than`; never again once Raft has
+    /// stopped.
+    pub async fn own_term_changed(&self, than: Option<u64>) {
+        let mut metrics = self.metrics.clone();
+        while self.own_term() == than {
+            if metrics.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
     /// Waits until a leader is known, or the time is over.
     pub async fn wait_for_leader(&self, timeout: Duration) -> Option<u64> {
         if let Some(leader) = self.leader() {

@@ -17,6 +17,7 @@ mod compaction;
 mod entry;
 pub mod identity;
 mod leadership;
+mod lease_desk;
 mod log_keeper;
 pub mod log_store;
 mod network;
@@ -29,6 +30,7 @@ pub mod type_config;
 mod waiters;
 
 pub use leadership::{Leadership, Peer};
+pub use lease_desk::{DeskError, LeaderLeases, LeaseDesk, LeaseRest, Renewal};
 pub use log_keeper::LogPolicy;
 pub use log_store::{LogOptions, LogStats};
 pub use node::{NodeOptions, RaftNode, RaftStatus, StartError};

@@ -3,6 +3,7 @@
 use crate::compaction::CompactionRunner;
 use crate::identity::{self, Identity, IdentityError};
 use crate::leadership::Leadership;
+use crate::lease_desk::{LeaderLeases, LeaseDesk};
 use crate::log_keeper::{self, LogPolicy};
 use crate::log_store::{LogOptions, LogStats, LogStore};
 use crate::network::client::PeerNetworkFactory;
@@ -76,6 +77,7 @@ pub struct RaftNode {
     leadership: Leadership,
     proposer: Proposer,
     reads: ReadIndexer,
+    leases: LeaderLeases,
     applied: Applied,
     reader: StateReader,
     shared: Arc<Shared>,
@@ -149,6 +151,7 @@ impl RaftNode {
         }
         let timeout = options.request_timeout;
         let proposer = Proposer::start(raft.clone(), links.clone(), leadership.clone(), waiters, timeout);
+        let leases = LeaderLeases::new(links.clone(), leadership.clone(), timeout);
         let reads = ReadIndexer::start(raft.clone(), links, leadership.clone(), applied.clone(), timeout);
         tokio::spawn(log_keeper::run(options.policy, raft.clone(), log.clone(), shared.clone()));
         let gate = Gate::new(identity.clone(), incarnations);
@@ -159,6 +162,7 @@ impl RaftNode {
             leadership,
             proposer,
             reads,
+            leases,
             applied,
             reader,
             shared,
@@ -168,13 +172,17 @@ impl RaftNode {
         })
     }
 
-    /// The service for this member's peer port.
-    pub fn peer_service(&self) -> PeerServer<impl meerkat_proto::pb::peer::peer_server::Peer + use<>> {
+    /// The service for this member's peer port. `desk` answers for leases while this member leads.
+    pub fn peer_service(
+        &self,
+        desk: Arc<dyn LeaseDesk>,
+    ) -> PeerServer<impl meerkat_proto::pb::peer::peer_server::Peer + use<>> {
         PeerService {
             raft: self.raft.clone(),
             gate: self.gate.clone(),
             proposer: self.proposer.clone(),
             reads: self.reads.clone(),
+            desk,
             leadership: self.leadership.clone(),
             state_dir: self.shared.state_dir.clone(),
         }
@@ -199,6 +207,11 @@ impl RaftNode {
 
     pub fn proposer(&self) -> &Proposer {
         &self.proposer
+    }
+
+    /// The leader's knowledge of leases, wherever the leader is.
+    pub fn leases(&self) -> &LeaderLeases {
+        &self.leases
     }
 
     pub fn reads(&self) -> &ReadIndexer {

@@ -98,6 +98,13 @@ impl ReadIndexer {
         ask(&self.here).await
     }
 
+    /// Returns once a majority has confirmed, in a round begun after the call, that this member leads;
+    /// says how far it must have applied to know all that was acknowledged before.
+    pub async fn confirm_lead(&self) -> Result<u64, ReadIndexError> {
+        let confirmed = tokio::time::timeout(self.timeout, self.index_as_leader());
+        confirmed.await.unwrap_or(Err(ReadIndexError::Timeout))
+    }
+
     /// Reads that got no index, since start.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)

@@ -118,6 +118,8 @@ pub struct Tuning {
     pub watch_memory_bytes: u64,
     /// Deliveries that may wait in a watch stream, beside some for each of its watchers.
     pub watch_queue_items: u64,
+    /// Milliseconds after which what is left of a lease that is not renewed is noted in the log.
+    pub lease_checkpoint_interval_ms: u64,
 }
 
 impl Default for Tuning {
@@ -134,6 +136,7 @@ impl Default for Tuning {
             watch_ring_bytes: 64 * MIB,
             watch_memory_bytes: 128 * MIB,
             watch_queue_items: 256,
+            lease_checkpoint_interval_ms: 60_000,
         }
     }
 }

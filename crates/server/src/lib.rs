@@ -8,6 +8,7 @@ mod client_port;
 pub mod config;
 mod grpc;
 mod http;
+mod lease;
 mod listen;
 mod metrics;
 mod node;

@@ -5,6 +5,7 @@
 
 use crate::config::Config;
 use crate::grpc::watch::WatchCounters;
+use crate::lease::LeaseCounters;
 use crate::version::{CLUSTER_VERSION, SERVER_VERSION};
 use meerkat_raft::RaftNode;
 use meerkat_watch::Hub;
@@ -16,6 +17,7 @@ pub(crate) struct Metrics {
     quota_backend_bytes: u64,
     hub: Hub,
     watch: Arc<WatchCounters>,
+    leases: Arc<LeaseCounters>,
     health_success: AtomicU64,
     health_failures: AtomicU64,
 }
@@ -57,10 +59,16 @@ impl Page {
 }
 
 impl Metrics {
-    pub(crate) fn new(config: &Config, hub: Hub, watch: Arc<WatchCounters>) -> Metrics {
+    pub(crate) fn new(
+        config: &Config,
+        hub: Hub,
+        watch: Arc<WatchCounters>,
+        leases: Arc<LeaseCounters>,
+    ) -> Metrics {
         Metrics {
             hub,
             watch,
+            leases,
             quota_backend_bytes: config.quota_backend_bytes.unwrap_or(0),
             health_success: AtomicU64::new(0),
             health_failures: AtomicU64::new(0),
@@ -78,6 +86,7 @@ impl Metrics {
         disk(&mut page, raft);
         store(&mut page, raft);
         self.watchers(&mut page);
+        self.leases(&mut page);
         page.0
     }
 
@@ -115,6 +124,18 @@ impl Metrics {
 }
 
 impl Metrics {
+    fn leases(&self, page: &mut Page) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        page.counter("etcd_debugging_lease_granted_total", "Leases granted.", read(&self.leases.granted));
+        page.counter("etcd_debugging_lease_revoked_total", "Leases ended.", read(&self.leases.ended));
+        page.counter("etcd_debugging_lease_renewed_total", "Renewals as leader.", read(&self.leases.renewed));
+        page.counter(
+            "etcd_server_lease_expired_total",
+            "Leases let expire as leader.",
+            read(&self.leases.expired),
+        );
+    }
+
     fn watchers(&self, page: &mut Page) {
         let (totals, counts) = (self.hub.totals(), self.hub.counts());
         let watchers = (totals.synced + totals.late) as f64;

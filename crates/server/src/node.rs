@@ -5,6 +5,7 @@ use crate::config::{Config, ConfigError, InitialClusterState, MemberUrl};
 use crate::grpc;
 use crate::grpc::watch::WatchCounters;
 use crate::http::{self, HttpState};
+use crate::lease::{self, Book, Desk, Expiry, LeaseCounters, Renewals};
 use crate::listen::{self, ListenError};
 use crate::metrics::Metrics;
 use crate::publish::publish;
@@ -14,6 +15,7 @@ use meerkat_raft::identity::{Identity, IdentityError};
 use meerkat_raft::{LogPolicy, NodeOptions, RaftNode, StartError};
 use meerkat_types::Refusal;
 use meerkat_watch::{Hub, WatchConfig};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -46,8 +48,10 @@ pub enum RunError {
         "the write-ahead log failed: {0}; nothing that was acknowledged is lost: mend the disk and start again"
     )]
     LogFailed(String),
-    #[error("watchers can no longer be told of changes: {0}; start the member again, and report this")]
-    WatchFailed(String),
+    #[error(
+        "a task that watchers or leases depend on has ended: {0}; start the member again, and report this"
+    )]
+    TaskFailed(String),
     #[error("raft stopped: {0}")]
     RaftFailed(String),
     #[error("the cluster refuses this member: {0}")]
@@ -72,22 +76,30 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let peer_listeners = listen::bind(&config.listen_peer_urls).await?;
     let metrics_listeners = listen::bind(&config.listen_metrics_urls).await?;
     let hub = Hub::new(watch_config(&config));
-    let published = Box::new(Published(hub.clone()));
+    let note_interval = Duration::from_millis(config.tuning.lease_checkpoint_interval_ms);
+    let book = Arc::new(Mutex::new(Book::new(note_interval)));
+    let lease_counters = Arc::new(LeaseCounters::default());
+    let published =
+        Box::new(Published { hub: hub.clone(), book: book.clone(), leases: lease_counters.clone() });
     let raft = Arc::new(RaftNode::start(node_options(&config, member_dir), published).await?);
     hub.set_history(Arc::new(StoreHistory(raft.reader().clone())));
-    let mut hub_tasks = run_hub(&hub, &raft, &config);
+    let desk = Desk::new(raft.clone(), book.clone(), lease_counters.clone());
+    raft.leases().set_own(Arc::new(desk.clone()));
+    let mut tasks = run_hub(&hub, &raft, &config);
+    tasks.spawn(lease::run_expiry(Expiry { desk: desk.clone(), grace: election_timeout(&config) }));
+    let renewals = Renewals::start(raft.leases().clone(), request_timeout(&config));
     let watch_counters = Arc::new(WatchCounters::default());
-    let metrics = Arc::new(Metrics::new(&config, hub.clone(), watch_counters.clone()));
+    let metrics = Arc::new(Metrics::new(&config, hub.clone(), watch_counters.clone(), lease_counters));
     let (stop, stopping) = watch::channel(false);
     let mut servers = JoinSet::new();
     let mut peer_servers = JoinSet::new();
-    let peer_routes = Routes::new(raft.peer_service());
+    let peer_routes = Routes::new(raft.peer_service(Arc::new(desk)));
     for listener in peer_listeners {
         peer_servers.spawn(serve(listener, peer_server(), peer_routes.clone(), stopping.clone()));
     }
     let http_state = HttpState { raft: raft.clone(), metrics: metrics.clone() };
     // One port for gRPC and for plain HTTP, told apart by path.
-    let routes = grpc::router(&raft, &hub, &watch_counters, &config)
+    let routes = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), &config)
         .merge(http::router(http_state.clone()))
         .fallback(grpc::unknown_service);
     let config = Arc::new(config);
@@ -102,16 +114,16 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let result = tokio::select! {
         result = live(&raft, &config, &mut servers, shutdown) => result,
         ended = server_ended(&mut peer_servers) => Err(ended),
-        reason = hub_ended(&mut hub_tasks) => Err(RunError::WatchFailed(reason)),
+        reason = task_ended(&mut tasks) => Err(RunError::TaskFailed(reason)),
     };
-    if let Err(error @ RunError::WatchFailed(_)) = &result {
+    if let Err(error @ RunError::TaskFailed(_)) = &result {
         tracing::error!(%error, "this member cannot go on");
     }
     let _ = stop.send(true);
     // Or their connections would never drain.
     hub.stop();
     drain(&mut servers).await;
-    drop(hub_tasks);
+    drop(tasks);
     raft.stop().await;
     // Peers keep their streams open for ever, so there is nothing to wait for.
     peer_servers.shutdown().await;
@@ -231,8 +243,17 @@ fn peer_server() -> tonic::transport::Server {
         .initial_connection_window_size(Some(8 << 20))
 }
 
+fn election_timeout(config: &Config) -> Duration {
+    Duration::from_millis(config.election_timeout_ms)
+}
+
+/// etcd's budget: 5 s for disk and queues, and time for two elections.
+fn request_timeout(config: &Config) -> Duration {
+    Duration::from_secs(5) + 2 * election_timeout(config)
+}
+
 fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions {
-    let election_timeout = Duration::from_millis(config.election_timeout_ms);
+    let election_timeout = election_timeout(config);
     let mut initial_cluster: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, url) in &config.initial_cluster {
         initial_cluster.entry(name.clone()).or_default().push(url.to_string());
@@ -247,8 +268,7 @@ fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions 
         heartbeat_interval: Duration::from_millis(config.heartbeat_interval_ms),
         election_timeout,
         pre_vote: config.pre_vote,
-        // etcd's budget: 5 s for disk and queues, and time for two elections.
-        request_timeout: Duration::from_secs(5) + 2 * election_timeout,
+        request_timeout: request_timeout(config),
         policy: LogPolicy {
             flush_log_bytes: tuning.flush_log_bytes,
             flush_entries: config.snapshot_count.max(1),
@@ -266,12 +286,12 @@ fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions 
     }
 }
 
-/// Resolves with the reason when one of the hub's tasks ends, which none does by itself: a member that
-/// took watches and told nothing would be worse than none.
-async fn hub_ended(tasks: &mut JoinSet<()>) -> String {
+/// Resolves with the reason when one of these tasks ends, which none does by itself: a member that took
+/// watches and told nothing, or leases and ended none, would be worse than none.
+async fn task_ended(tasks: &mut JoinSet<()>) -> String {
     match tasks.join_next().await {
         Some(Err(error)) => error.to_string(),
-        Some(Ok(())) | None => "a task of the hub ended".to_owned(),
+        Some(Ok(())) | None => "it ended by itself".to_owned(),
     }
 }
 
@@ -291,8 +311,7 @@ fn run_hub(hub: &Hub, raft: &Arc<RaftNode>, config: &Config) -> JoinSet<()> {
     let (dispatch, catch_up) = (hub.clone(), hub.clone());
     tasks.spawn(async move { dispatch.run_dispatch().await });
     tasks.spawn(async move { catch_up.run_catch_up().await });
-    let election_timeout = Duration::from_millis(config.election_timeout_ms);
-    tasks.spawn(watch_leader(hub.clone(), raft.leadership().clone(), election_timeout));
+    tasks.spawn(watch_leader(hub.clone(), raft.leadership().clone(), election_timeout(config)));
     tasks
 }
 

@@ -1,22 +1,39 @@
 //! What the watch hub needs of the rest of the member: published revisions, history, and the news
-//! that no leader is known.
+//! that no leader is known. The keeper of leases hears from the apply thread by the same way.
 
+use crate::lease::{Book, LeaseCounters};
 use meerkat_raft::{EventSink, Leadership};
-use meerkat_state::{HistoryQuery, ReadError, StateReader};
+use meerkat_state::{HistoryQuery, LeaseChange, ReadError, StateReader};
 use meerkat_types::{EventBatch, Refusal, Revision};
 use meerkat_watch::{History, HistoryError, Horizon, Hub, Past, Scan};
-use std::time::Duration;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-/// The hub's end of the apply thread.
-pub(crate) struct Published(pub(crate) Hub);
+/// The other end of the apply thread.
+pub(crate) struct Published {
+    pub(crate) hub: Hub,
+    pub(crate) book: Arc<Mutex<Book>>,
+    pub(crate) leases: Arc<LeaseCounters>,
+}
 
 impl EventSink for Published {
     fn publish(&mut self, batch: EventBatch) {
-        self.0.publish(batch);
+        self.hub.publish(batch);
+    }
+
+    fn lease_changed(&mut self, change: LeaseChange) {
+        let counter = match change {
+            LeaseChange::Granted(_) => &self.leases.granted,
+            LeaseChange::Ended(_) => &self.leases.ended,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.book.lock().changed(change, Instant::now());
     }
 
     fn jumped(&mut self, to: Revision) {
-        self.0.jump(to);
+        self.hub.jump(to);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What goes into apply and what comes out of it.
 
 use bytes::Bytes;
-use meerkat_types::{EventBatch, LogPosition, Outcome, Proposal};
+use meerkat_types::{EventBatch, Lease, LeaseId, LogPosition, Outcome, Proposal};
 
 /// One committed entry of the replicated log.
 #[derive(Clone, Debug)]
@@ -19,11 +19,19 @@ pub enum Payload {
     Command(Proposal),
 }
 
-/// What one entry did. Both are `None` for an entry that was applied before.
+/// What one entry did. All are `None` for an entry that was applied before.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
     /// The answer for whoever proposed the command.
     pub outcome: Option<Outcome>,
     /// What watchers are owed.
     pub events: Option<EventBatch>,
+    /// What the keeper of deadlines must know.
+    pub lease: Option<LeaseChange>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseChange {
+    Granted(Lease),
+    Ended(LeaseId),
 }

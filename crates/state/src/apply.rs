@@ -1,15 +1,17 @@
 //! One entry of the log, applied: one arm for each command.
 
 use crate::LogEntry;
-use crate::applied::{Applied, Payload};
+use crate::applied::{Applied, LeaseChange, Payload};
 use crate::digest::{Summary, fold_entry};
 use crate::error::StateError;
+use crate::lease;
 use crate::machine::Machine;
 use crate::mvcc::write::{WriteTxn, Written};
 use crate::schema;
 use crate::txn::{self, Check, Path};
 use meerkat_types::{
-    Command, Compact, DeleteRange, MemberAttributes, Outcome, Proposal, Put, Refusal, Revision, Txn,
+    Command, Compact, DeleteRange, GrantLease, Lease, LeaseGranted, LeaseId, LeaseNote, MemberAttributes,
+    Outcome, Proposal, Put, Refusal, Revision, Txn,
 };
 use std::sync::Arc;
 
@@ -17,11 +19,20 @@ use std::sync::Arc;
 struct Effect {
     outcome: Outcome,
     written: Written,
+    lease: Option<LeaseChange>,
 }
 
 impl Effect {
     const fn unwritten(outcome: Outcome) -> Effect {
-        Effect { outcome, written: Written { digest: 0, events: None } }
+        Effect { outcome, written: Written { digest: 0, events: None }, lease: None }
+    }
+
+    const fn refused(refusal: Refusal) -> Effect {
+        Effect::unwritten(Outcome::Refused(refusal))
+    }
+
+    const fn written(outcome: Outcome, written: Written) -> Effect {
+        Effect { outcome, written, lease: None }
     }
 }
 
@@ -36,9 +47,9 @@ impl Machine {
                 (Summary::membership(bytes), 0, Applied::default())
             }
             Payload::Command(proposal) => {
-                let Effect { outcome, written } = self.command(proposal)?;
+                let Effect { outcome, written, lease } = self.command(proposal, entry.position.term)?;
                 let summary = Summary::outcome(&outcome);
-                (summary, written.digest, Applied { outcome: Some(outcome), events: written.events })
+                (summary, written.digest, Applied { outcome: Some(outcome), events: written.events, lease })
             }
         };
         self.digest = fold_entry(self.digest, entry.position, &summary, digest);
@@ -46,7 +57,8 @@ impl Machine {
         Ok(applied)
     }
 
-    fn command(&mut self, proposal: &Proposal) -> Result<Effect, StateError> {
+    /// `term`: in which the entry came into the log.
+    fn command(&mut self, proposal: &Proposal, term: u64) -> Result<Effect, StateError> {
         // Time never goes back, whichever clock a proposer has.
         self.stamp_ms = self.stamp_ms.max(proposal.stamp_ms);
         match &proposal.command {
@@ -54,38 +66,46 @@ impl Machine {
             Command::DeleteRange(delete) => self.delete_range(delete),
             Command::Txn(txn) => self.txn(txn),
             Command::Compact(compact) => Ok(self.compact(*compact)),
+            Command::GrantLease(grant) => Ok(self.grant_lease(*grant)),
+            Command::RevokeLease(lease) => self.end_lease(*lease),
+            Command::ExpireLease { lease, term: decided } if *decided == term => self.end_lease(*lease),
+            Command::NoteLeases { term: decided, notes } if *decided == term => Ok(self.note_leases(notes)),
+            Command::ExpireLease { .. } | Command::NoteLeases { .. } => {
+                Ok(Effect::refused(Refusal::OtherTerm))
+            }
             Command::PublishMember(member) => Ok(self.publish_member(member)),
         }
     }
 
     fn put(&mut self, put: &Put) -> Result<Effect, StateError> {
-        if txn::attaches(put) {
-            return Ok(Effect::unwritten(Outcome::Refused(Refusal::LeaseNotFound)));
+        if !txn::lease_exists(&self.leases, put) {
+            return Ok(Effect::refused(Refusal::LeaseNotFound));
         }
         let mut write = WriteTxn::begin(&mut self.store, self.stamp_ms, self.publish_events, false);
         let standing = write.standing(put)?;
         if txn::keeps(put) && standing.is_none() {
-            return Ok(Effect::unwritten(Outcome::Refused(Refusal::KeyNotFound)));
+            return Ok(Effect::refused(Refusal::KeyNotFound));
         }
         let done = write.put(put, standing)?;
-        Ok(Effect { outcome: Outcome::Put(done), written: write.finish() })
+        Ok(Effect::written(Outcome::Put(done), write.finish()))
     }
 
     fn delete_range(&mut self, delete: &DeleteRange) -> Result<Effect, StateError> {
         let mut write = WriteTxn::begin(&mut self.store, self.stamp_ms, self.publish_events, false);
         let done = write.delete_range(delete)?;
-        Ok(Effect { outcome: Outcome::DeleteRange(done), written: write.finish() })
+        Ok(Effect::written(Outcome::DeleteRange(done), write.finish()))
     }
 
     fn txn(&mut self, txn: &Txn) -> Result<Effect, StateError> {
         let path = Path::choose(&self.store.present(), txn)?;
         let check = Check {
             present: self.store.present(),
+            leases: &self.leases,
             revision: self.store.revision,
             compacted: self.store.compacted,
         };
         if let Err(refusal) = check.txn(txn, &path)? {
-            return Ok(Effect::unwritten(Outcome::Refused(refusal)));
+            return Ok(Effect::refused(refusal));
         }
         // Older revisions are read from what is committed: make that all there is before this entry.
         if txn::reads_the_past(txn) {
@@ -94,7 +114,7 @@ impl Machine {
         let repeats = txn::may_repeat(txn);
         let mut write = WriteTxn::begin(&mut self.store, self.stamp_ms, self.publish_events, repeats);
         let done = txn::execute(&mut write, txn, &path)?;
-        Ok(Effect { outcome: Outcome::Txn(done), written: write.finish() })
+        Ok(Effect::written(Outcome::Txn(done), write.finish()))
     }
 
     fn compact(&mut self, compact: Compact) -> Effect {
@@ -110,11 +130,50 @@ impl Machine {
         Effect::unwritten(outcome)
     }
 
+    fn grant_lease(&mut self, grant: GrantLease) -> Effect {
+        if self.leases.contains(grant.id) {
+            return Effect::refused(Refusal::LeaseExists);
+        }
+        let lease = Lease { id: grant.id, ttl: grant.ttl, remaining: None };
+        self.leases.insert(&mut self.store.batch, lease);
+        let revision = Revision::new(self.store.revision);
+        let granted = Outcome::LeaseGranted(LeaseGranted { revision, ttl: grant.ttl });
+        Effect { lease: Some(LeaseChange::Granted(lease)), ..Effect::unwritten(granted) }
+    }
+
+    /// Its keys go in one revision, in ascending order.
+    fn end_lease(&mut self, lease: LeaseId) -> Result<Effect, StateError> {
+        if !self.leases.contains(lease) {
+            return Ok(Effect::refused(Refusal::LeaseNotFound));
+        }
+        // Attachments are read from what is committed: make that all there is before this entry.
+        if self.store.attachments_changed {
+            self.commit()?;
+        }
+        let keys = lease::attached(&self.store.committed.view, lease)?;
+        let mut write = WriteTxn::begin(&mut self.store, self.stamp_ms, self.publish_events, false);
+        let revision = write.delete_each(keys)?;
+        let written = write.finish();
+        self.leases.remove(&mut self.store.batch, lease);
+        Ok(Effect {
+            outcome: Outcome::LeaseRevoked(revision),
+            written,
+            lease: Some(LeaseChange::Ended(lease)),
+        })
+    }
+
+    fn note_leases(&mut self, notes: &[LeaseNote]) -> Effect {
+        let mut noted = 0;
+        for note in notes {
+            noted += u64::from(self.leases.note(&mut self.store.batch, note));
+        }
+        Effect::unwritten(Outcome::LeasesNoted(noted))
+    }
+
     fn publish_member(&mut self, member: &MemberAttributes) -> Effect {
         let known = self.members.get(&member.member.0);
         if known.is_some_and(|known| known.incarnation != member.incarnation) {
-            let refusal = Refusal::OtherIncarnation { member: member.member };
-            return Effect::unwritten(Outcome::Refused(refusal));
+            return Effect::refused(Refusal::OtherIncarnation { member: member.member });
         }
         schema::put_member(&mut self.store.batch, member);
         Arc::make_mut(&mut self.members).insert(member.member.0, member.clone());

@@ -69,6 +69,11 @@ impl Summary {
             }
             Outcome::Compact(revision) => (5, [number(*revision), 0, 0]),
             Outcome::MemberPublished => (6, [0; 3]),
+            Outcome::LeaseGranted(granted) => {
+                (8, [number(granted.revision), granted.ttl.seconds().unsigned_abs(), 0])
+            }
+            Outcome::LeaseRevoked(revision) => (9, [number(*revision), 0, 0]),
+            Outcome::LeasesNoted(noted) => (10, [*noted, 0, 0]),
             Outcome::Refused(refusal) => (7, refused(refusal)),
         };
         Summary { kind, numbers }
@@ -82,6 +87,8 @@ fn refused(refusal: &Refusal) -> [u64; 3] {
         Refusal::Compacted { asked, oldest } => [2, number(*asked), number(*oldest)],
         Refusal::Future { asked, current } => [3, number(*asked), number(*current)],
         Refusal::OtherIncarnation { member } => [4, member.0, 0],
+        Refusal::LeaseExists => [5, 0, 0],
+        Refusal::OtherTerm => [6, 0, 0],
     }
 }
 

@@ -15,6 +15,7 @@ mod applied;
 mod apply;
 mod digest;
 mod error;
+mod lease;
 mod machine;
 mod member_row;
 mod mvcc;
@@ -22,7 +23,7 @@ mod reader;
 mod schema;
 mod txn;
 
-pub use applied::{Applied, LogEntry, Payload};
+pub use applied::{Applied, LeaseChange, LogEntry, Payload};
 pub use digest::{DIGEST_VERSION, Digest};
 pub use error::{ReadError, StateError};
 pub use machine::Machine;

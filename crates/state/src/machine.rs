@@ -11,6 +11,7 @@
 use crate::applied::{Applied, LogEntry};
 use crate::digest::Digest;
 use crate::error::StateError;
+use crate::lease::LeaseTable;
 use crate::mvcc::store::Store;
 use crate::reader::{ReadPoint, StateReader};
 use crate::schema::{self, Members, Membership, Registers};
@@ -25,6 +26,7 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 
 pub struct Machine {
     pub(crate) store: Store,
+    pub(crate) leases: LeaseTable,
     pub(crate) stamp_ms: u64,
     pub(crate) applied: Option<LogPosition>,
     pub(crate) digest: u128,
@@ -43,6 +45,7 @@ impl Machine {
         let view = db.view();
         let registers = Registers::load(&view)?;
         let machine = Machine {
+            leases: LeaseTable::load(&view)?,
             store: Store::open(db, registers.revision, registers.compacted)?,
             stamp_ms: registers.stamp_ms,
             applied: registers.applied,

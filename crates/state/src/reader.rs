@@ -6,6 +6,7 @@
 
 use crate::digest::Digest;
 use crate::error::{ReadError, StateError};
+use crate::lease;
 use crate::mvcc::hash::{self, HashKv};
 use crate::mvcc::history::{self, History, HistoryQuery};
 use crate::mvcc::past::{Plan, Way};
@@ -17,7 +18,8 @@ use crate::txn;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use meerkat_types::{
-    Key, KeyRange, KvPage, LogPosition, MemberAttributes, RangeAnswer, RangeQuery, Revision, Txn, TxnDone,
+    Key, KeyRange, KvPage, Lease, LeaseId, LogPosition, MemberAttributes, RangeAnswer, RangeQuery, Revision,
+    Txn, TxnDone,
 };
 use std::sync::Arc;
 
@@ -150,6 +152,20 @@ impl Pinned {
     /// When the keys of a range were created and last changed, as they are now.
     pub fn key_times(&self, keys: &KeyRange, limit: Option<usize>) -> Result<KeyTimes, ReadError> {
         times::key_times(&self.point.committed, keys, limit)
+    }
+
+    pub fn lease(&self, lease: LeaseId) -> Result<Option<Lease>, ReadError> {
+        Ok(lease::read(&self.point.committed.view, lease)?)
+    }
+
+    /// Every lease, in ascending order of its number without the sign.
+    pub fn leases(&self) -> Result<Vec<Lease>, ReadError> {
+        Ok(lease::read_all(&self.point.committed.view)?)
+    }
+
+    /// The keys attached to a lease, in ascending order.
+    pub fn lease_keys(&self, lease: LeaseId) -> Result<Vec<Bytes>, ReadError> {
+        Ok(lease::attached(&self.point.committed.view, lease)?)
     }
 
     /// A long answer in pieces, all of this point: the query's keys, revision and `keys_only` count;

@@ -23,8 +23,12 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Raised when an older release could misread a row of any column. 2: rows of `head` have times.
-pub const FORMAT_VERSION: u64 = 2;
+/// Raised when an older release could misread a row of any column. 2: rows of `head` have times. 3:
+/// leases.
+pub const FORMAT_VERSION: u64 = 3;
+
+/// A directory of this format is one of the current format that has no leases yet.
+const FORMAT_WITHOUT_LEASES: u64 = 2;
 
 const FORMAT: &[u8] = b"format";
 pub(crate) const REGISTERS: &[u8] = b"registers";
@@ -104,8 +108,8 @@ impl Registers {
 /// Refuses a directory that this release would misread; marks a fresh one.
 pub(crate) fn check_format(db: &Db) -> Result<(), StateError> {
     match read_format(db)? {
-        Some(found) => refuse_other_format(db, found),
-        None => {
+        Some(found) if found != FORMAT_WITHOUT_LEASES => refuse_other_format(db, found),
+        Some(_) | None => {
             let mut batch = Batch::new(db);
             batch.put(Column::Meta, FORMAT, &FORMAT_VERSION.to_be_bytes());
             Ok(db.write(batch)?)

@@ -5,6 +5,7 @@
 //! refusal never leaves half an effect. Operations of a branch that is not taken are never checked.
 
 use crate::error::{ReadError, StateError, damaged};
+use crate::lease::LeaseTable;
 use crate::mvcc::past::{Plan, Way};
 use crate::mvcc::present::Present;
 use crate::mvcc::range;
@@ -80,6 +81,7 @@ fn agrees(compare: &Compare, stored: &Tail<'_>) -> bool {
 /// Whether what stands in the store lets each operation of the taken path run.
 pub(crate) struct Check<'a> {
     pub present: Present<'a>,
+    pub leases: &'a LeaseTable,
     pub revision: i64,
     pub compacted: i64,
 }
@@ -140,7 +142,7 @@ impl Check<'_> {
             }
         }
         // After the key, unlike for a put outside a transaction: as etcd 3.6.
-        Ok(if attaches(put) { Err(Refusal::LeaseNotFound) } else { Ok(()) })
+        Ok(if lease_exists(self.leases, put) { Ok(()) } else { Err(Refusal::LeaseNotFound) })
     }
 }
 
@@ -203,8 +205,13 @@ fn execute_range(write: &WriteTxn<'_>, query: &RangeQuery) -> Result<RangeAnswer
 /// Answers a transaction of reads from one point in time.
 pub(crate) fn read(committed: &Committed, txn: &Txn) -> Result<TxnDone, ReadError> {
     let path = Path::choose(&committed.present(), txn)?;
-    let check =
-        Check { present: committed.present(), revision: committed.revision, compacted: committed.compacted };
+    let check = Check {
+        present: committed.present(),
+        // Nothing is put here, so none is asked for.
+        leases: &LeaseTable::default(),
+        revision: committed.revision,
+        compacted: committed.compacted,
+    };
     check.txn(txn, &path)??;
     let mut ops = Vec::new();
     for op in branch(txn, path.succeeded) {
@@ -219,9 +226,12 @@ pub(crate) fn read(committed: &Committed, txn: &Txn) -> Result<TxnDone, ReadErro
     Ok(TxnDone { revision: Revision::new(committed.revision), succeeded: path.succeeded, ops })
 }
 
-/// Whether a put asks for a lease. There is none yet that a key could be attached to.
-pub(crate) const fn attaches(put: &Put) -> bool {
-    matches!(put.lease, NewLease::Set(Some(_)))
+/// Whether the lease that a put names, if it names one, is there.
+pub(crate) fn lease_exists(leases: &LeaseTable, put: &Put) -> bool {
+    match put.lease {
+        NewLease::Set(Some(lease)) => leases.contains(lease),
+        NewLease::Set(None) | NewLease::KeepCurrent => true,
+    }
 }
 
 /// Whether a put needs its key to exist.

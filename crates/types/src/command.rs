@@ -1,7 +1,8 @@
 //! Every change the cluster can agree on.
 
-use crate::{Key, KeyRange, LeaseId, MemberId, Revision, Txn};
+use crate::{Key, KeyRange, LeaseId, LeaseTtl, MemberId, Revision, Txn};
 use bytes::Bytes;
+use std::time::Duration;
 
 /// Names one proposal, so that the member that took it from a client recognises it when it comes
 /// back through the log, whoever led meanwhile.
@@ -23,6 +24,20 @@ pub enum Command {
     DeleteRange(DeleteRange),
     Txn(Txn),
     Compact(Compact),
+    GrantLease(GrantLease),
+    /// A client ends a lease, and with it the keys attached to it.
+    RevokeLease(LeaseId),
+    /// The leader of `term` saw a lease expire. Without effect in any other term: by then another
+    /// leader may have promised it more time.
+    ExpireLease {
+        lease: LeaseId,
+        term: u64,
+    },
+    /// The leader of `term` notes what is left of some leases. Without effect in any other term.
+    NoteLeases {
+        term: u64,
+        notes: Vec<LeaseNote>,
+    },
     /// A member tells the others under which name it runs and where clients reach it.
     PublishMember(MemberAttributes),
 }
@@ -49,6 +64,20 @@ pub enum NewLease {
     Set(Option<LeaseId>),
     /// The key must exist; its lease stays.
     KeepCurrent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantLease {
+    pub id: LeaseId,
+    pub ttl: LeaseTtl,
+}
+
+/// What is left of one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseNote {
+    pub id: LeaseId,
+    /// `None`: its whole time, since it was renewed.
+    pub remaining: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

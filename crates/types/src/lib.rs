@@ -24,16 +24,17 @@ mod txn;
 mod watch;
 
 pub use command::{
-    Command, Compact, DeleteRange, MemberAttributes, NewLease, NewValue, Proposal, Put, RequestId,
+    Command, Compact, DeleteRange, GrantLease, LeaseNote, MemberAttributes, NewLease, NewValue, Proposal,
+    Put, RequestId,
 };
 pub use event::{Event, EventBatch, EventKind};
 pub use key::Key;
 pub use key_range::KeyRange;
 pub use key_value::KeyValue;
-pub use lease::LeaseId;
+pub use lease::{Lease, LeaseId, LeaseTtl};
 pub use log_position::LogPosition;
 pub use member::{ClusterId, MemberId};
-pub use outcome::{Deleted, Outcome, PutDone, Refusal, TxnDone};
+pub use outcome::{Deleted, LeaseGranted, Outcome, PutDone, Refusal, TxnDone};
 pub use range::{Consistency, KvPage, RangeAnswer, RangeQuery, RevisionBounds, Sort, SortOrder, SortTarget};
 pub use revision::Revision;
 pub use txn::{Compare, CompareOperator, CompareTarget, Txn, TxnOp, TxnOpDone};

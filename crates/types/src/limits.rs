@@ -25,5 +25,15 @@ pub const PROPOSALS_PENDING_MAX: usize = 5_000;
 /// it takes the memory of everybody else.
 pub const PROPOSALS_PENDING_BYTES_MAX: usize = 256 << 20;
 
+/// The longest a lease can be asked to live: as etcd, near three centuries.
+pub const LEASE_TTL_SECONDS_MAX: i64 = 9_000_000_000;
+
+/// Leases in one note of what is left of them: as etcd. A note is one log entry.
+pub const LEASE_NOTES_MAX: usize = 1_000;
+
+/// Leases that a leader lets expire in a second: as etcd, so that the end of many at once leaves room
+/// for other writes.
+pub const LEASE_EXPIRIES_PER_SECOND: u32 = 1_000;
+
 /// Events one compaction step walks before it lets other work run: a few milliseconds of deletes.
 pub const COMPACTION_STEP_EVENTS: usize = 1_000;

@@ -1,6 +1,6 @@
 //! What a command answers, and the refusals that are part of the answer.
 
-use crate::{KeyValue, Revision, TxnOpDone};
+use crate::{KeyValue, LeaseTtl, Revision, TxnOpDone};
 
 /// The same on every member, for the same log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +10,11 @@ pub enum Outcome {
     Txn(TxnDone),
     /// The store's revision when the compaction was accepted.
     Compact(Revision),
+    LeaseGranted(LeaseGranted),
+    /// The store's revision after the keys of the lease were deleted.
+    LeaseRevoked(Revision),
+    /// How many of the leases were still there.
+    LeasesNoted(u64),
     MemberPublished,
     Refused(Refusal),
 }
@@ -35,6 +40,12 @@ pub struct TxnDone {
     pub ops: Vec<TxnOpDone>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseGranted {
+    pub revision: Revision,
+    pub ttl: LeaseTtl,
+}
+
 /// Why a command had no effect. Decided from replicated state alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -42,6 +53,10 @@ pub enum Refusal {
     KeyNotFound,
     #[error("no such lease")]
     LeaseNotFound,
+    #[error("a lease of this name exists")]
+    LeaseExists,
+    #[error("decided by a leader that was another's predecessor by then")]
+    OtherTerm,
     #[error("revision {asked} is compacted; the oldest readable is {oldest}")]
     Compacted { asked: Revision, oldest: Revision },
     #[error("revision {asked} has not happened; the current one is {current}")]

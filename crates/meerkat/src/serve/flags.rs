@@ -105,6 +105,12 @@ pub const FLAGS: &[Flag] = &[
         "Deliveries that may wait in one watch stream, beside four for each watcher",
     ),
     used(
+        "meerkat-lease-checkpoint-interval-ms",
+        Number,
+        "60000",
+        "How long a lease may go without being renewed before what is left of it is noted in the log",
+    ),
+    used(
         "meerkat-worker-threads",
         Number,
         "0",

@@ -138,6 +138,7 @@ fn tuning(given: &Given) -> Result<Tuning, String> {
         watch_ring_bytes: given.number("meerkat-watch-ring-bytes")?,
         watch_memory_bytes: given.number("meerkat-watch-memory-bytes")?,
         watch_queue_items: given.number("meerkat-watch-queue-items")?,
+        lease_checkpoint_interval_ms: given.number("meerkat-lease-checkpoint-interval-ms")?,
     })
 }
 

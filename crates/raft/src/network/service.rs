@@ -7,6 +7,7 @@ use super::link::{Gate, MESSAGE_BYTES_MAX};
 use super::wire;
 use crate::entry;
 use crate::leadership::Leadership;
+use crate::lease_desk::{self, LeaseDesk};
 use crate::log_store::codec;
 use crate::propose::{Fate, Proposer};
 use crate::read_index::{ReadIndexError, ReadIndexer};
@@ -23,6 +24,7 @@ use meerkat_proto::pb::peer::snapshot_chunk::Part;
 use openraft::Snapshot;
 use openraft::raft::TransferLeaderError;
 use std::io;
+use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 pub(crate) struct PeerService {
@@ -30,6 +32,7 @@ pub(crate) struct PeerService {
     pub(crate) gate: Gate,
     pub(crate) proposer: Proposer,
     pub(crate) reads: ReadIndexer,
+    pub(crate) desk: Arc<dyn LeaseDesk>,
     pub(crate) leadership: Leadership,
     pub(crate) state_dir: StateDir,
 }
@@ -234,6 +237,28 @@ impl Peer for PeerService {
             Fate::Unknown => pb::ProposalFate::Unknown.into(),
         });
         Ok(Response::new(pb::ProposeResponse { fates: fates.collect() }))
+    }
+
+    async fn renew_leases(
+        &self,
+        request: Request<pb::RenewLeasesRequest>,
+    ) -> Result<Response<pb::RenewLeasesResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let leases = request.into_inner().leases;
+        let leases = lease_desk::leases_from_wire(&leases).map_err(malformed)?;
+        let answer = lease_desk::renewals_to_wire(self.desk.renew(leases).await).map_err(stopped)?;
+        Ok(Response::new(answer))
+    }
+
+    async fn rest_of_lease(
+        &self,
+        request: Request<pb::RestOfLeaseRequest>,
+    ) -> Result<Response<pb::RestOfLeaseResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let lease = request.into_inner().lease;
+        let lease = lease_desk::lease_from_wire(lease).map_err(malformed)?;
+        let answer = lease_desk::rest_to_wire(self.desk.rest(lease).await).map_err(stopped)?;
+        Ok(Response::new(answer))
     }
 
     type ReadIndexStream = BoxStream<'static, Result<pb::ReadIndexResponse, Status>>;

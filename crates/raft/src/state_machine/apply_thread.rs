@@ -15,7 +15,7 @@ use crate::snapshot::state_dir::StateDir;
 use crate::type_config::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
 use crate::waiters::Waiters;
 use meerkat_engine::{Db, DbOptions};
-use meerkat_state::{Compactor, LogEntry, Machine, StateReader};
+use meerkat_state::{Compactor, LeaseChange, LogEntry, Machine, StateReader};
 use meerkat_types::{EventBatch, Outcome, RequestId, Revision};
 use openraft::Snapshot;
 use openraft::type_config::alias::SnapshotOf;
@@ -37,6 +37,8 @@ pub(crate) enum Job {
 /// apply thread.
 pub trait EventSink: Send + 'static {
     fn publish(&mut self, batch: EventBatch);
+    /// A lease came or went. Readers see it already.
+    fn lease_changed(&mut self, change: LeaseChange);
     /// The state was opened or replaced; revisions up to this one will not be published.
     fn jumped(&mut self, to: Revision);
 }
@@ -183,6 +185,9 @@ impl ApplyThread {
         for (applied, id) in applied.into_iter().zip(ids) {
             if let Some(batch) = applied.events {
                 self.events.publish(batch);
+            }
+            if let Some(change) = applied.lease {
+                self.events.lease_changed(change);
             }
             if let (Some(outcome), Some(id)) = (applied.outcome, id) {
                 compacted |= matches!(outcome, Outcome::Compact(_));

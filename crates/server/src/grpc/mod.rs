@@ -6,6 +6,7 @@ mod cluster;
 mod header;
 mod health;
 mod kv;
+mod lease;
 mod maintenance;
 mod range_stream;
 mod require_leader;
@@ -14,12 +15,14 @@ mod transport_errors;
 pub(crate) mod watch;
 
 use crate::config::Config;
+use crate::lease::{Book, Renewals};
 use axum::response::IntoResponse;
 use header::Headers;
 use meerkat_proto::pb;
 use meerkat_raft::RaftNode;
 use meerkat_types::limits;
 use meerkat_watch::Hub;
+use parking_lot::Mutex;
 use require_leader::RequireLeader;
 use std::sync::Arc;
 use tonic::service::Routes;
@@ -30,6 +33,7 @@ pub(crate) fn router(
     raft: &Arc<RaftNode>,
     hub: &Hub,
     counters: &Arc<WatchCounters>,
+    (book, renewals): (&Arc<Mutex<Book>>, Renewals),
     config: &Config,
 ) -> axum::Router {
     let headers = Headers::new(raft.clone());
@@ -40,10 +44,14 @@ pub(crate) fn router(
         .max_encoding_message_size(i32::MAX as usize);
     let cluster = cluster::ClusterService::new(raft.clone(), headers.clone());
     let maintenance = maintenance::MaintenanceService::new(raft.clone(), headers.clone(), config);
+    let lease = lease::LeaseService::new(raft.clone(), headers.clone(), book.clone(), renewals, config);
+    let lease =
+        pb::etcdserver::lease_server::LeaseServer::new(lease).max_encoding_message_size(i32::MAX as usize);
     let watch = Arc::new(WatchService::new(raft.clone(), headers, hub.clone(), counters.clone(), config));
     let mut routes = Routes::builder();
     routes
         .add_service(kv)
+        .add_service(lease)
         .add_service(pb::etcdserver::cluster_server::ClusterServer::new(cluster))
         .add_service(pb::etcdserver::maintenance_server::MaintenanceServer::new(maintenance))
         .add_service(pb::health::health_server::HealthServer::new(health::HealthService))

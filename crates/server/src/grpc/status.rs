@@ -5,7 +5,7 @@
 
 use meerkat_proto::convert::BadRequest;
 use meerkat_proto::error_text::EtcdError;
-use meerkat_raft::{ProposeError, ReadIndexError};
+use meerkat_raft::{DeskError, ProposeError, ReadIndexError};
 use meerkat_state::ReadError;
 use meerkat_types::Refusal;
 use meerkat_watch::End;
@@ -23,6 +23,9 @@ pub(crate) fn refused(refusal: &Refusal) -> Status {
     etcd(match refusal {
         Refusal::KeyNotFound => EtcdError::KeyNotFound,
         Refusal::LeaseNotFound => EtcdError::LeaseNotFound,
+        Refusal::LeaseExists => EtcdError::LeaseExist,
+        // Only a leader's own decisions are refused so; no client asks for them.
+        Refusal::OtherTerm => EtcdError::LeaderChanged,
         Refusal::Compacted { .. } => EtcdError::Compacted,
         Refusal::Future { .. } => EtcdError::FutureRev,
         Refusal::OtherIncarnation { .. } => EtcdError::MemberExist,
@@ -46,6 +49,16 @@ pub(crate) fn read_index(error: ReadIndexError) -> Status {
         ReadIndexError::LeaderChanged => EtcdError::LeaderChanged,
         ReadIndexError::Timeout => EtcdError::Timeout,
         ReadIndexError::Stopped => EtcdError::Stopped,
+    })
+}
+
+/// The leader could not be asked about a lease.
+pub(crate) fn lease_desk(error: DeskError) -> Status {
+    etcd(match error {
+        DeskError::NotLeader => EtcdError::LeaderChanged,
+        DeskError::NoLeader => EtcdError::NoLeader,
+        DeskError::Timeout => EtcdError::Timeout,
+        DeskError::Stopped => EtcdError::Stopped,
     })
 }
 

@@ -4,6 +4,7 @@
 //! belongs to the one thread that applies.
 
 use crate::error::{StateError, damaged};
+use crate::lease;
 use crate::mvcc::counts::Counts;
 use crate::mvcc::event_id::EventId;
 use crate::mvcc::head_row::HeadRow;
@@ -13,7 +14,7 @@ use crate::mvcc::source::Source;
 use crate::mvcc::wire::Tail;
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db, View};
-use meerkat_types::{KeyRange, KeyValue};
+use meerkat_types::{KeyRange, KeyValue, LeaseId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub(crate) struct Store {
     pub overlay: Overlay,
     pub revision: i64,
     pub compacted: i64,
+    /// Keys were attached to leases, or detached, since the last commit.
+    pub attachments_changed: bool,
     counts: Counts,
     /// First keys of the buckets whose number has changed since the last commit.
     changed_buckets: BTreeSet<Bytes>,
@@ -89,6 +92,7 @@ impl Store {
             overlay: Overlay::new(),
             revision,
             compacted,
+            attachments_changed: false,
             counts,
             changed_buckets: BTreeSet::new(),
             db,
@@ -115,6 +119,20 @@ impl Store {
                 let row = HeadRow::decode(&row).ok_or(damaged("head"))?;
                 Standing::of(key, row, want_kv).map(Some)
             }
+        }
+    }
+
+    /// Brings the row that ties a key to its lease in line; 0 is no lease.
+    pub(crate) fn move_lease(&mut self, key: &[u8], from: i64, to: i64) {
+        if from == to {
+            return;
+        }
+        self.attachments_changed = true;
+        if let Some(from) = LeaseId::from_wire(from) {
+            lease::detach(&mut self.batch, from, key);
+        }
+        if let Some(to) = LeaseId::from_wire(to) {
+            lease::attach(&mut self.batch, to, key);
         }
     }
 
@@ -150,6 +168,7 @@ impl Store {
         let batch = std::mem::replace(&mut self.batch, Batch::new(&self.db));
         self.db.write(batch)?;
         self.overlay.clear();
+        self.attachments_changed = false;
         let counts =
             if counts_changed { Arc::new(self.counts.clone()) } else { Arc::clone(&self.committed.counts) };
         self.committed = Arc::new(Committed {

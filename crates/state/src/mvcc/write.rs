@@ -120,6 +120,7 @@ impl<'a> WriteTxn<'a> {
         if standing.is_none() {
             self.store.note_born(key);
         }
+        self.store.move_lease(key, kept.map_or(0, |kept| kept.lease), lease);
         let head = Bytes::from(HeadRow::encode(&mark, &tail));
         let (mut ties, previous) = self.tie(key, standing, put.want_previous);
         if self.want_events {
@@ -146,16 +147,32 @@ impl<'a> WriteTxn<'a> {
         let deleted = doomed.len() as u64;
         let mut previous = Vec::with_capacity(if delete.want_previous { doomed.len() } else { 0 });
         for (key, standing) in doomed {
-            let (mut ties, before) = self.tie(&key, Some(standing), delete.want_previous);
+            let before = self.delete(key, standing, delete.want_previous);
             previous.extend(before.filter(|_| delete.want_previous));
-            if self.want_events {
-                let modified = Revision::new(self.revision);
-                let kind = EventKind::Delete { key: Bytes::copy_from_slice(&key), modified };
-                self.events.push(Event { kind, previous: ties.previous.take() });
-            }
-            self.write_tombstone(key, &ties);
         }
         Ok(Deleted { revision: self.revision_now(), deleted, previous })
+    }
+
+    /// Deletes these keys, which must all be there.
+    pub(crate) fn delete_each(&mut self, keys: Vec<Bytes>) -> Result<Revision, StateError> {
+        for key in keys {
+            let standing = self.store.standing(&key, self.want_events)?.ok_or(damaged("lease"))?;
+            self.delete(key, standing, false);
+        }
+        Ok(self.revision_now())
+    }
+
+    /// Gives what the key was, if that is wanted.
+    fn delete(&mut self, key: Bytes, standing: Standing, want: bool) -> Option<KeyValue> {
+        self.store.move_lease(&key, standing.lease, 0);
+        let (mut ties, before) = self.tie(&key, Some(standing), want);
+        if self.want_events {
+            let modified = Revision::new(self.revision);
+            let kind = EventKind::Delete { key: Bytes::copy_from_slice(&key), modified };
+            self.events.push(Event { kind, previous: ties.previous.take() });
+        }
+        self.write_tombstone(key, &ties);
+        before
     }
 
     fn standing_in(&self, keys: &KeyRange, want_kv: bool) -> Result<Vec<(Bytes, Standing)>, StateError> {

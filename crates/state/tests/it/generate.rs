@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use meerkat_types::{
-    Command, Compact, Compare, CompareOperator, CompareTarget, Consistency, DeleteRange, Key, KeyRange,
-    LeaseId, NewLease, NewValue, Put, RangeQuery, Revision, RevisionBounds, Sort, SortOrder, SortTarget, Txn,
-    TxnOp,
+    Command, Compact, Compare, CompareOperator, CompareTarget, Consistency, DeleteRange, GrantLease, Key,
+    KeyRange, LeaseId, LeaseNote, LeaseTtl, NewLease, NewValue, Put, RangeQuery, Revision, RevisionBounds,
+    Sort, SortOrder, SortTarget, Txn, TxnOp,
 };
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use std::time::Duration;
 
 /// Zero and 0xff are where orders go wrong.
 const ALPHABET: [u8; 4] = [0, b'a', b'b', 0xff];
@@ -20,6 +21,8 @@ pub struct Generator<'a> {
     pub rng: &'a mut StdRng,
     pub current: i64,
     pub compacted: i64,
+    /// Of the entry that a command will be in.
+    pub term: u64,
 }
 
 impl Generator<'_> {
@@ -108,12 +111,36 @@ impl Generator<'_> {
 
     fn put(&mut self) -> Put {
         let lease = match self.rng.random_range(0..20) {
-            0 => NewLease::Set(LeaseId::from_wire(7)),
-            1 | 2 => NewLease::KeepCurrent,
+            0..=4 => NewLease::Set(Some(self.lease())),
+            5 | 6 => NewLease::KeepCurrent,
             _ => NewLease::Set(None),
         };
         let value = if self.chance(10) { NewValue::KeepCurrent } else { NewValue::Set(self.value()) };
         Put { key: self.key(), value, lease, want_previous: self.chance(50) }
+    }
+
+    /// Few, so that they meet; one of them negative, which sorts last on disk.
+    fn lease(&mut self) -> LeaseId {
+        LeaseId::from_wire([7, 8, -9][self.rng.random_range(0..3)]).expect("not zero")
+    }
+
+    fn lease_command(&mut self) -> Command {
+        let (lease, term) = (self.lease(), self.term.saturating_sub(self.rng.random_range(0..2)));
+        let millis = self.rng.random_range(0..9_000);
+        match self.rng.random_range(0..10) {
+            0..=4 => {
+                let ttl = LeaseTtl::from_seconds(self.rng.random_range(1..100)).expect("in range");
+                Command::GrantLease(GrantLease { id: lease, ttl })
+            }
+            5 | 6 => Command::RevokeLease(lease),
+            7 => Command::ExpireLease { lease, term },
+            _ => {
+                let remaining = self.chance(70).then(|| Duration::from_millis(millis));
+                let first = LeaseNote { id: lease, remaining };
+                let second = LeaseNote { id: self.lease(), remaining: None };
+                Command::NoteLeases { term, notes: vec![first, second] }
+            }
+        }
     }
 
     fn delete(&mut self) -> DeleteRange {
@@ -127,7 +154,8 @@ impl Generator<'_> {
             1 => CompareTarget::Created(self.revision()),
             2 => CompareTarget::Modified(self.revision()),
             3 => CompareTarget::Value(self.value()),
-            _ => CompareTarget::Lease(LeaseId::from_wire(small)),
+            _ if small == 0 => CompareTarget::Lease(None),
+            _ => CompareTarget::Lease(Some(self.lease())),
         };
         let operators = [
             CompareOperator::Equal,
@@ -168,7 +196,8 @@ impl Generator<'_> {
         match self.rng.random_range(0..100) {
             0..=54 => Command::Put(self.put()),
             55..=69 => Command::DeleteRange(self.delete()),
-            70..=94 => Command::Txn(self.txn(2)),
+            70..=86 => Command::Txn(self.txn(2)),
+            87..=94 => self.lease_command(),
             _ => Command::Compact(Compact { revision: self.compact_to() }),
         }
     }

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use meerkat_state::{HistoryQuery, KeyTime, KeyTimes, RevisionAtTime};
 use meerkat_types::{
-    Command, Compare, CompareTarget, Deleted, Event, EventKind, KeyRange, KeyValue, KvPage, LeaseId,
-    NewLease, NewValue, Outcome, Put, PutDone, RangeAnswer, RangeQuery, Refusal, Revision, SortOrder,
-    SortTarget, Txn, TxnDone, TxnOp, TxnOpDone,
+    Command, Compare, CompareTarget, Deleted, Event, EventKind, GrantLease, KeyRange, KeyValue, KvPage,
+    Lease, LeaseGranted, LeaseId, NewLease, NewValue, Outcome, Put, PutDone, RangeAnswer, RangeQuery,
+    Refusal, Revision, SortOrder, SortTarget, Txn, TxnDone, TxnOp, TxnOpDone,
 };
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ pub struct Model {
     /// When each revision was made, beside the contents.
     pub stamps_ms: Vec<u64>,
     pub compacted: i64,
+    pub leases: BTreeMap<LeaseId, Lease>,
     /// The latest stamp of any command.
     now_ms: u64,
 }
@@ -31,6 +32,7 @@ impl Model {
             events: vec![Vec::new(), Vec::new()],
             stamps_ms: vec![0, 0],
             compacted: -1,
+            leases: BTreeMap::new(),
             now_ms: 0,
         }
     }
@@ -43,10 +45,58 @@ impl Model {
         &self.contents[self.contents.len() - 1]
     }
 
-    /// As [`Model::apply`], of a proposal whose proposer's clock showed `stamp_ms`.
-    pub fn apply_at(&mut self, stamp_ms: u64, command: &Command) -> Outcome {
+    /// As [`Model::apply`], of a proposal whose proposer's clock showed `stamp_ms`, in the log of `term`.
+    pub fn apply_at(&mut self, stamp_ms: u64, term: u64, command: &Command) -> Outcome {
         self.now_ms = self.now_ms.max(stamp_ms);
-        self.apply(command)
+        match command {
+            Command::ExpireLease { term: decided, .. } | Command::NoteLeases { term: decided, .. }
+                if *decided != term =>
+            {
+                Outcome::Refused(Refusal::OtherTerm)
+            }
+            Command::ExpireLease { lease, .. } | Command::RevokeLease(lease) => self.end_lease(*lease),
+            Command::GrantLease(grant) => self.grant(*grant),
+            Command::NoteLeases { notes, .. } => {
+                let noted = notes.iter().filter(|note| match self.leases.get_mut(&note.id) {
+                    Some(lease) => {
+                        lease.remaining = note.remaining;
+                        true
+                    }
+                    None => false,
+                });
+                Outcome::LeasesNoted(noted.count() as u64)
+            }
+            other => self.apply(other),
+        }
+    }
+
+    fn grant(&mut self, grant: GrantLease) -> Outcome {
+        if self.leases.contains_key(&grant.id) {
+            return Outcome::Refused(Refusal::LeaseExists);
+        }
+        let lease = Lease { id: grant.id, ttl: grant.ttl, remaining: None };
+        self.leases.insert(grant.id, lease);
+        let revision = Revision::new(self.current());
+        Outcome::LeaseGranted(LeaseGranted { revision, ttl: grant.ttl })
+    }
+
+    fn end_lease(&mut self, lease: LeaseId) -> Outcome {
+        if !self.leases.contains_key(&lease) {
+            return Outcome::Refused(Refusal::LeaseNotFound);
+        }
+        let keys = self.lease_keys(lease);
+        self.leases.remove(&lease);
+        let delete = |key: Bytes| {
+            let keys = KeyRange::One(meerkat_types::Key::new(key).expect("a key"));
+            TxnOp::DeleteRange(meerkat_types::DeleteRange { keys, want_previous: false })
+        };
+        let success = keys.into_iter().map(delete).collect();
+        let done = self.txn(&Txn { compares: Vec::new(), success, failure: Vec::new() }).expect("no refusal");
+        Outcome::LeaseRevoked(done.revision)
+    }
+
+    pub fn lease_keys(&self, lease: LeaseId) -> Vec<Bytes> {
+        self.now().values().filter(|kv| kv.lease == Some(lease)).map(|kv| kv.key.clone()).collect()
     }
 
     pub fn apply(&mut self, command: &Command) -> Outcome {
@@ -56,11 +106,15 @@ impl Model {
         let as_txn = |op| Txn { compares: Vec::new(), success: vec![op], failure: Vec::new() };
         let done = match command {
             // Outside a transaction an unknown lease is named before a missing key.
-            Command::Put(Put { lease: NewLease::Set(Some(_)), .. }) => Err(Refusal::LeaseNotFound),
+            Command::Put(Put { lease: NewLease::Set(Some(lease)), .. })
+                if !self.leases.contains_key(lease) =>
+            {
+                Err(Refusal::LeaseNotFound)
+            }
             Command::Put(put) => self.txn(&as_txn(TxnOp::Put(put.clone()))),
             Command::DeleteRange(delete) => self.txn(&as_txn(TxnOp::DeleteRange(delete.clone()))),
             Command::Txn(txn) => return self.txn(txn).map_or_else(Outcome::Refused, Outcome::Txn),
-            Command::Compact(_) | Command::PublishMember(_) => return Outcome::MemberPublished,
+            other => unreachable!("{other:?}"),
         };
         match done.map(|mut done| done.ops.remove(0)) {
             Err(refusal) => Outcome::Refused(refusal),
@@ -128,7 +182,9 @@ impl Model {
                     if keeps && !(self.now().contains_key(key) && alive.contains(key)) {
                         return Err(Refusal::KeyNotFound);
                     }
-                    if let NewLease::Set(Some(_)) = put.lease {
+                    if let NewLease::Set(Some(lease)) = put.lease
+                        && !self.leases.contains_key(&lease)
+                    {
                         return Err(Refusal::LeaseNotFound);
                     }
                     alive.push(key.clone());

@@ -6,8 +6,8 @@ use crate::model::Model;
 use crate::rig::{Log, Rig, Seed, seeds};
 use meerkat_state::{HistoryQuery, LogEntry, Payload, ReadError, Way};
 use meerkat_types::{
-    Command, Consistency, KeyRange, KvPage, RangeAnswer, RangeQuery, Refusal, Revision, RevisionBounds, Sort,
-    Txn,
+    Command, Consistency, KeyRange, KvPage, LeaseId, RangeAnswer, RangeQuery, Refusal, Revision,
+    RevisionBounds, Sort, Txn,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -58,7 +58,8 @@ impl World {
     }
 
     fn generator(&mut self) -> Generator<'_> {
-        Generator { current: self.model.current(), compacted: self.model.compacted, rng: &mut self.rng }
+        let (current, compacted, term) = (self.model.current(), self.model.compacted, self.log.term());
+        Generator { current, compacted, term, rng: &mut self.rng }
     }
 
     /// A few entries in one batch, each answer and event compared.
@@ -75,7 +76,7 @@ impl World {
             let before = self.model.current();
             let entry = self.log.command(command);
             let Payload::Command(proposal) = &entry.payload else { panic!("a command") };
-            let outcome = self.model.apply_at(proposal.stamp_ms, &proposal.command);
+            let outcome = self.model.apply_at(proposal.stamp_ms, entry.position.term, &proposal.command);
             let events = (before < self.model.current()).then(|| self.model.current());
             entries.push(entry);
             expected.push((Some(outcome), events));
@@ -110,6 +111,19 @@ impl World {
         assert_eq!(answer, self.model_read(&txn), "{txn:?}");
         self.read_pages();
         self.read_times();
+        self.read_leases();
+    }
+
+    /// Every lease, and the keys of each, also of one that is not there.
+    fn read_leases(&mut self) {
+        let pinned = self.rig.reader.pin();
+        let mut leases = pinned.leases().expect("leases");
+        leases.sort_by_key(|lease| lease.id);
+        assert_eq!(leases, self.model.leases.values().copied().collect::<Vec<_>>());
+        for id in [7, 8, -9, 10].map(|id| LeaseId::from_wire(id).expect("not zero")) {
+            assert_eq!(pinned.lease(id).expect("a lease"), self.model.leases.get(&id).copied());
+            assert_eq!(pinned.lease_keys(id).expect("keys"), self.model.lease_keys(id), "{id}");
+        }
     }
 
     /// Around the stamp of some revision, gone or not, and the times of some keys.

@@ -100,10 +100,21 @@ fn a_directory_of_a_newer_format_is_refused_by_name() {
 
 #[test]
 fn a_directory_of_an_older_format_is_refused_by_name_and_says_what_to_do() {
-    let (error, path) = opened_with_format(FORMAT_VERSION - 1);
+    let (error, path) = opened_with_format(1);
     assert!(matches!(error, StateError::OlderFormat { known: FORMAT_VERSION, .. }), "{error}");
     assert!(error.to_string().contains(&path), "{error}");
     assert!(error.to_string().contains("empty data directory"), "{error}");
+}
+
+#[test]
+fn a_directory_from_before_leases_is_taken_over() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let db = Db::open(directory.path(), &DbOptions::default()).expect("open");
+    let mut batch = Batch::new(&db);
+    batch.put(Column::Meta, b"format", &2_u64.to_be_bytes());
+    db.write(batch).expect("write");
+    Machine::open(db.clone(), &StateReader::new()).expect("taken over");
+    snapshot_info(&db).expect("a directory of this format");
 }
 
 /// What opening a database of that format says, and where it is.

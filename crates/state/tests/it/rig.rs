@@ -68,9 +68,14 @@ pub struct Log {
 }
 
 impl Log {
+    /// Of the next entry.
+    pub fn term(&self) -> u64 {
+        1 + self.entries.len() as u64 / 50
+    }
+
     pub fn push(&mut self, payload: Payload) -> &LogEntry {
         let index = self.entries.len() as u64;
-        let position = LogPosition { term: 1 + index / 50, node: 1 + index / 70 % 3, index };
+        let position = LogPosition { term: self.term(), node: 1 + index / 70 % 3, index };
         self.entries.push(LogEntry { position, payload });
         &self.entries[self.entries.len() - 1]
     }

@@ -1,0 +1,259 @@
+//! The Lease service: grants and revokes through the log, renewals and questions through the leader.
+
+use super::header::Headers;
+use super::status;
+use crate::config::Config;
+use crate::lease::{Book, Renewals};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use meerkat_proto::error_text::EtcdError;
+use meerkat_proto::pb::etcdserver as pb;
+use meerkat_proto::pb::etcdserver::lease_server::Lease;
+use meerkat_raft::RaftNode;
+use meerkat_state::StateReader;
+use meerkat_types::{Command, GrantLease, LeaseId, LeaseTtl, Outcome, Refusal};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Renewals of one stream that are under way; answers keep the order of the requests.
+const RENEWALS_PER_STREAM: usize = 1_024;
+/// A grant's or a revoke's entry is a few numbers.
+const ENTRY_BYTES_MAX: usize = 1_024;
+/// How often a free name is looked for; among 2^63 the first one is.
+const NAMES_MAX: usize = 3;
+
+#[derive(Clone)]
+pub(crate) struct LeaseService {
+    raft: Arc<RaftNode>,
+    headers: Headers,
+    book: Arc<Mutex<Book>>,
+    renewals: Renewals,
+    ttl_seconds_min: i64,
+}
+
+impl LeaseService {
+    pub(crate) fn new(
+        raft: Arc<RaftNode>,
+        headers: Headers,
+        book: Arc<Mutex<Book>>,
+        renewals: Renewals,
+        config: &Config,
+    ) -> LeaseService {
+        LeaseService { raft, headers, book, renewals, ttl_seconds_min: ttl_seconds_min(config) }
+    }
+
+    async fn propose(&self, command: Command) -> Result<Outcome, Status> {
+        let outcome = self.raft.proposer().propose(command, ENTRY_BYTES_MAX).await;
+        outcome.map_err(|error| status::propose(&error))
+    }
+
+    async fn grant(&self, id: LeaseId, ttl: LeaseTtl) -> Result<pb::LeaseGrantResponse, Refused> {
+        match self.propose(Command::GrantLease(GrantLease { id, ttl })).await? {
+            Outcome::LeaseGranted(granted) => Ok(pb::LeaseGrantResponse {
+                header: Some(self.headers.at(granted.revision)),
+                id: id.get(),
+                ttl: granted.ttl.seconds(),
+                error: String::new(),
+            }),
+            Outcome::Refused(refusal) => Err(Refused::By(refusal)),
+            _ => Err(Refused::With(status::mismatched_outcome())),
+        }
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&StateReader) -> Result<T, meerkat_state::ReadError> + Send + 'static,
+    ) -> Result<T, Status> {
+        let reader = self.raft.reader().clone();
+        let read = tokio::task::spawn_blocking(move || read(&reader));
+        read.await.map_err(|error| status::worker_lost(&error))?.map_err(|error| status::read(&error))
+    }
+
+    async fn renew(self, request: Result<pb::LeaseKeepAliveRequest, Status>) -> Answer {
+        let id = request?.id;
+        // As of before the renewal.
+        let header = Some(self.headers.now());
+        let ttl = match LeaseId::from_wire(id) {
+            None => None,
+            Some(lease) => self.renewals.renew(lease).await.map_err(status::lease_desk)?,
+        };
+        Ok(pb::LeaseKeepAliveResponse { header, id, ttl: ttl.unwrap_or(0) })
+    }
+}
+
+type Answer = Result<pb::LeaseKeepAliveResponse, Status>;
+
+enum Refused {
+    By(Refusal),
+    With(Status),
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Refused {
+        Refused::With(status)
+    }
+}
+
+impl From<Refused> for Status {
+    fn from(refused: Refused) -> Status {
+        match refused {
+            Refused::By(refusal) => status::refused(&refusal),
+            Refused::With(status) => status,
+        }
+    }
+}
+
+/// A lease must outlive an election, or a change of leader would end it: as etcd, one and a half
+/// election timeouts in whole heartbeats, rounded up to a second.
+fn ttl_seconds_min(config: &Config) -> i64 {
+    let ticks = config.election_timeout_ms / config.heartbeat_interval_ms.max(1);
+    let millis = 3 * ticks / 2 * config.heartbeat_interval_ms;
+    i64::try_from(millis.div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
+}
+
+/// The time that a lease gets when `asked` seconds are asked for.
+fn ttl(asked: i64, min: i64) -> Option<LeaseTtl> {
+    LeaseTtl::from_seconds(asked.max(min))
+}
+
+fn random_name() -> Option<LeaseId> {
+    LeaseId::from_wire(rand::random::<i64>() & i64::MAX)
+}
+
+#[tonic::async_trait]
+impl Lease for LeaseService {
+    async fn lease_grant(
+        &self,
+        request: Request<pb::LeaseGrantRequest>,
+    ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
+        let request = request.into_inner();
+        let ttl = ttl(request.ttl, self.ttl_seconds_min)
+            .ok_or_else(|| status::etcd(EtcdError::LeaseTtlTooLarge))?;
+        if let Some(id) = LeaseId::from_wire(request.id) {
+            return Ok(Response::new(self.grant(id, ttl).await?));
+        }
+        for _ in 0..NAMES_MAX {
+            let Some(id) = random_name() else { continue };
+            match self.grant(id, ttl).await {
+                Err(Refused::By(Refusal::LeaseExists)) => {}
+                answer => return Ok(Response::new(answer?)),
+            }
+        }
+        Err(status::etcd(EtcdError::LeaseExist))
+    }
+
+    async fn lease_revoke(
+        &self,
+        request: Request<pb::LeaseRevokeRequest>,
+    ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
+        let lease = LeaseId::from_wire(request.into_inner().id);
+        let lease = lease.ok_or_else(|| status::etcd(EtcdError::LeaseNotFound))?;
+        match self.propose(Command::RevokeLease(lease)).await? {
+            Outcome::LeaseRevoked(revision) => {
+                Ok(Response::new(pb::LeaseRevokeResponse { header: Some(self.headers.at(revision)) }))
+            }
+            Outcome::Refused(refusal) => Err(status::refused(&refusal)),
+            _ => Err(status::mismatched_outcome()),
+        }
+    }
+
+    type LeaseKeepAliveStream = BoxStream<'static, Answer>;
+
+    async fn lease_keep_alive(
+        &self,
+        request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
+    ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
+        let service = self.clone();
+        let answers = request
+            .into_inner()
+            .map(move |request| service.clone().renew(request))
+            .buffered(RENEWALS_PER_STREAM);
+        Ok(Response::new(until_error(answers).boxed()))
+    }
+
+    async fn lease_time_to_live(
+        &self,
+        request: Request<pb::LeaseTimeToLiveRequest>,
+    ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
+        let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
+        let missing = |header| pb::LeaseTimeToLiveResponse {
+            header: Some(header),
+            id,
+            ttl: -1,
+            granted_ttl: 0,
+            keys: Vec::new(),
+        };
+        let Some(lease) = LeaseId::from_wire(id) else {
+            return Ok(Response::new(missing(self.headers.now())));
+        };
+        let answer = self.raft.leases().rest(lease).await.map_err(status::lease_desk)?;
+        let Some((ttl, remaining_ms)) = answer.rest else {
+            return Ok(Response::new(missing(self.headers.now())));
+        };
+        let keys = if keys {
+            let applied = self.raft.applied().reached(answer.index).await;
+            applied.map_err(|_| status::etcd(EtcdError::Stopped))?;
+            self.read(move |reader| reader.pin().lease_keys(lease)).await?
+        } else {
+            Vec::new()
+        };
+        Ok(Response::new(pb::LeaseTimeToLiveResponse {
+            header: Some(self.headers.now()),
+            id,
+            ttl: remaining_ms / 1_000,
+            granted_ttl: ttl.seconds(),
+            keys,
+        }))
+    }
+
+    async fn lease_leases(
+        &self,
+        _request: Request<pb::LeaseLeasesRequest>,
+    ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
+        let led = {
+            let book = self.book.lock();
+            book.term().map(|_| book.deadlines())
+        };
+        let leases = match led {
+            // The first to expire first, as etcd's leader lists them.
+            Some(mut deadlines) => {
+                deadlines.sort_unstable();
+                deadlines.into_iter().map(|(_, lease)| lease).collect::<Vec<_>>()
+            }
+            None => {
+                let leases = self.read(|reader| reader.pin().leases()).await?;
+                leases.into_iter().map(|lease| lease.id).collect()
+            }
+        };
+        let leases = leases.into_iter().map(|lease| pb::LeaseStatus { id: lease.get() }).collect();
+        Ok(Response::new(pb::LeaseLeasesResponse { header: Some(self.headers.now()), leases }))
+    }
+}
+
+/// An error is the last word of a stream.
+fn until_error(answers: impl futures::Stream<Item = Answer>) -> impl futures::Stream<Item = Answer> {
+    answers.scan(false, |ended, answer| {
+        let item = (!*ended).then_some(answer);
+        *ended |= matches!(item, Some(Err(_)));
+        std::future::ready(item)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meerkat_types::limits;
+
+    #[test]
+    fn a_time_to_live_is_raised_to_the_least_and_refused_above_the_most() {
+        let seconds = |asked| ttl(asked, 2).map(LeaseTtl::seconds);
+        for (asked, given) in [(i64::MIN, 2), (-1, 2), (0, 2), (1, 2), (2, 2), (3, 3)] {
+            assert_eq!(seconds(asked), Some(given));
+        }
+        let max = limits::LEASE_TTL_SECONDS_MAX;
+        assert_eq!(seconds(max), Some(max));
+        assert_eq!(seconds(max + 1), None);
+        assert_eq!(seconds(i64::MAX), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! The leader's desk: renewals and questions, answered from the book.
+//!
+//! Order for a renewal: move the deadline, then let a majority confirm that this member still leads,
+//! then answer. Whoever leads next takes over after that round, and counts the whole time to live
+//! from then on, so the answer holds under it too.
+
+use super::book::{Book, Renewed};
+use super::scribe::Scribe;
+use futures::future::BoxFuture;
+use meerkat_raft::{DeskError, LeaseDesk, LeaseRest, RaftNode, ReadIndexError, Renewal};
+use meerkat_types::{LeaseId, LeaseNote, limits};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// How long a new leader's desk may be closed before the question is given back: taking over means to
+/// apply what the predecessor left.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Since start, on this member.
+#[derive(Default)]
+pub(crate) struct LeaseCounters {
+    pub(crate) granted: AtomicU64,
+    pub(crate) ended: AtomicU64,
+    pub(crate) renewed: AtomicU64,
+    pub(crate) expired: AtomicU64,
+}
+
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(super) raft: Arc<RaftNode>,
+    /// Held for moments, never across an await.
+    pub(super) book: Arc<Mutex<Book>>,
+    pub(super) scribe: Scribe,
+    pub(super) counters: Arc<LeaseCounters>,
+    /// In which term the book knows every lease.
+    pub(super) open: watch::Sender<Option<u64>>,
+}
+
+impl Desk {
+    pub(crate) fn new(raft: Arc<RaftNode>, book: Arc<Mutex<Book>>, counters: Arc<LeaseCounters>) -> Desk {
+        let scribe = Scribe::start(raft.clone());
+        Desk { raft, book, scribe, counters, open: watch::Sender::new(None) }
+    }
+
+    /// The term of the book, once it is complete.
+    async fn opened(&self) -> Result<u64, DeskError> {
+        let mut open = self.open.subscribe();
+        let opened = open.wait_for(Option::is_some);
+        match tokio::time::timeout(OPENING_TIMEOUT, opened).await {
+            Ok(Ok(term)) => term.ok_or(DeskError::NotLeader),
+            Ok(Err(_)) => Err(DeskError::Stopped),
+            Err(_) => Err(DeskError::NotLeader),
+        }
+    }
+
+    /// Fails unless this member has led all the time since the book was of `term`.
+    async fn confirm(&self, term: u64) -> Result<u64, DeskError> {
+        let index = self.raft.reads().confirm_lead().await.map_err(|error| match error {
+            ReadIndexError::NoLeader | ReadIndexError::LeaderChanged => DeskError::NotLeader,
+            ReadIndexError::Timeout => DeskError::Timeout,
+            ReadIndexError::Stopped => DeskError::Stopped,
+        })?;
+        if self.book.lock().term() == Some(term) { Ok(index) } else { Err(DeskError::NotLeader) }
+    }
+
+    async fn applied(&self, index: u64) -> Result<(), DeskError> {
+        self.raft.applied().reached(index).await.map_err(|_| DeskError::Stopped)
+    }
+
+    async fn renew(&self, leases: &[LeaseId]) -> Result<Vec<Renewal>, DeskError> {
+        let term = self.opened().await?;
+        let mut renewed = self.renew_in_book(term, leases)?;
+        let noted = chosen(leases, &renewed, Renewed::Noted);
+        if !noted.is_empty() {
+            self.take_notes_back(term, &noted).await?;
+            replace(&mut renewed, Renewed::Noted, self.renew_in_book(term, &noted)?);
+        }
+        let index = self.confirm(term).await?;
+        let unknown = chosen(leases, &renewed, Renewed::Unknown);
+        if !unknown.is_empty() {
+            // A follower may know of a grant before its leader has applied it.
+            self.applied(index).await?;
+            replace(&mut renewed, Renewed::Unknown, self.renew_in_book(term, &unknown)?);
+        }
+        let answers: Vec<Renewal> = renewed.into_iter().map(answer).collect();
+        let done = answers.iter().filter(|renewal| matches!(renewal, Renewal::Renewed(_))).count() as u64;
+        self.counters.renewed.fetch_add(done, Ordering::Relaxed);
+        Ok(answers)
+    }
+
+    fn renew_in_book(&self, term: u64, leases: &[LeaseId]) -> Result<Vec<Renewed>, DeskError> {
+        let now = Instant::now();
+        let mut book = self.book.lock();
+        if book.term() != Some(term) {
+            return Err(DeskError::NotLeader);
+        }
+        Ok(leases.iter().map(|lease| book.renew(*lease, now)).collect())
+    }
+
+    async fn take_notes_back(&self, term: u64, leases: &[LeaseId]) -> Result<(), DeskError> {
+        for some in leases.chunks(limits::LEASE_NOTES_MAX) {
+            let notes = some.iter().map(|lease| LeaseNote { id: *lease, remaining: None }).collect();
+            if !self.scribe.note(term, notes).await {
+                return Err(DeskError::NotLeader);
+            }
+            self.book.lock().unnoted(some);
+        }
+        Ok(())
+    }
+
+    async fn rest(&self, lease: LeaseId) -> Result<LeaseRest, DeskError> {
+        let term = self.opened().await?;
+        let index = self.confirm(term).await?;
+        self.applied(index).await?;
+        let book = self.book.lock();
+        if book.term() != Some(term) {
+            return Err(DeskError::NotLeader);
+        }
+        Ok(LeaseRest { index, rest: book.rest(lease, Instant::now()) })
+    }
+}
+
+fn chosen(leases: &[LeaseId], renewed: &[Renewed], which: Renewed) -> Vec<LeaseId> {
+    leases.iter().zip(renewed).filter(|(_, renewed)| **renewed == which).map(|(lease, _)| *lease).collect()
+}
+
+/// Puts second answers, in order, where the first was `which`.
+fn replace(renewed: &mut [Renewed], which: Renewed, second: Vec<Renewed>) {
+    let places = renewed.iter_mut().filter(|renewed| **renewed == which);
+    places.zip(second).for_each(|(place, second)| *place = second);
+}
+
+fn answer(renewed: Renewed) -> Renewal {
+    match renewed {
+        Renewed::For(ttl) => Renewal::Renewed(ttl),
+        Renewed::Unknown => Renewal::Gone,
+        // Noted again already, which only a very short interval can bring about: ask again.
+        Renewed::Expiring | Renewed::Noted => Renewal::Expiring,
+    }
+}
+
+impl LeaseDesk for Desk {
+    fn renew(&self, leases: Vec<LeaseId>) -> BoxFuture<'static, Result<Vec<Renewal>, DeskError>> {
+        let desk = self.clone();
+        Box::pin(async move { Desk::renew(&desk, &leases).await })
+    }
+
+    fn rest(&self, lease: LeaseId) -> BoxFuture<'static, Result<LeaseRest, DeskError>> {
+        let desk = self.clone();
+        Box::pin(async move { Desk::rest(&desk, lease).await })
+    }
+}

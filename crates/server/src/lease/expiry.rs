@@ -1,0 +1,133 @@
+//! What the leader does by the clock: take over, let leases expire, note what is left of them.
+
+use super::desk::Desk;
+use meerkat_raft::ReadIndexError;
+use meerkat_types::{Command, LeaseId, Outcome, Refusal, limits};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::time::MissedTickBehavior;
+
+/// How late a deadline may be noticed.
+const TICK: Duration = Duration::from_millis(100);
+/// Ends on their way to the log at once.
+const ENDS_IN_FLIGHT: usize = 64;
+/// Pause before an end that did not reach the log is tried again.
+const END_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before a take-over that failed is tried again.
+const TAKE_OVER_PAUSE: Duration = Duration::from_millis(20);
+/// An expiry's entry is a few numbers.
+const ENTRY_BYTES_MAX: usize = 1_024;
+
+pub(crate) struct Expiry {
+    pub(crate) desk: Desk,
+    /// What a lease gets beyond its time when a leader takes over: for clients that looked for it.
+    pub(crate) grace: Duration,
+}
+
+/// Runs for ever, and does something while this member leads.
+pub(crate) async fn run_expiry(expiry: Expiry) {
+    let leadership = expiry.desk.raft.leadership().clone();
+    loop {
+        let Some(term) = leadership.own_term() else {
+            leadership.own_term_changed(None).await;
+            continue;
+        };
+        tokio::select! {
+            () = expiry.lead(term) => {}
+            () = leadership.own_term_changed(Some(term)) => {}
+        }
+        expiry.desk.open.send_replace(None);
+        expiry.desk.book.lock().follow();
+    }
+}
+
+impl Expiry {
+    /// Until this member no longer leads.
+    async fn lead(&self, term: u64) {
+        self.take_over(term).await;
+        let slots = Arc::new(Semaphore::new(ENDS_IN_FLIGHT));
+        let mut ticks = tokio::time::interval(TICK);
+        // A member that was paused has lost its leases to a successor, or lost nothing: no haste.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.end_expired(term, &slots).await;
+            self.note_some(term).await;
+        }
+    }
+
+    async fn take_over(&self, term: u64) {
+        let desk = &self.desk;
+        desk.book.lock().take_over(term);
+        while let Err(error) = self.applied_everything().await {
+            tracing::debug!(%error, "leases are not taken over yet");
+            tokio::time::sleep(TAKE_OVER_PAUSE).await;
+        }
+        let leases = loop {
+            // After `take_over` above: whatever changes from here on, the book is told.
+            let reader = desk.raft.reader().clone();
+            let read = tokio::task::spawn_blocking(move || reader.pin().leases()).await;
+            match read {
+                Ok(Ok(leases)) => break leases,
+                Ok(Err(error)) => tracing::error!(%error, "leases cannot be read"),
+                Err(error) => tracing::error!(%error, "leases cannot be read"),
+            }
+            tokio::time::sleep(END_PAUSE).await;
+        };
+        let count = leases.len();
+        desk.book.lock().lead(term, leases, Instant::now(), self.grace);
+        desk.open.send_replace(Some(term));
+        tracing::info!(term, leases = count, "this member leads and keeps the deadlines of leases");
+    }
+
+    /// Returns when this member has applied all that was committed before its term.
+    async fn applied_everything(&self) -> Result<(), ReadIndexError> {
+        let raft = &self.desk.raft;
+        let index = raft.reads().confirm_lead().await?;
+        raft.applied().reached(index).await.map_err(|_| ReadIndexError::Stopped)
+    }
+
+    async fn end_expired(&self, term: u64, slots: &Arc<Semaphore>) {
+        let per_tick = limits::LEASE_EXPIRIES_PER_SECOND as usize * TICK.as_millis() as usize / 1_000;
+        let expired = self.desk.book.lock().expire(Instant::now(), per_tick);
+        for lease in expired {
+            // Never closed, so waiting cannot fail.
+            let slot = slots.clone().acquire_owned().await;
+            let desk = self.desk.clone();
+            tokio::spawn(async move {
+                end(&desk, term, lease).await;
+                drop(slot);
+            });
+        }
+    }
+
+    /// The log takes it in its own time: deadlines do not wait for notes.
+    async fn note_some(&self, term: u64) {
+        let notes = self.desk.book.lock().take_notes(Instant::now(), limits::LEASE_NOTES_MAX);
+        if !notes.is_empty() {
+            let scribe = self.desk.scribe.clone();
+            // A note that fails leaves the lease marked as noted, which costs its next renewal an entry.
+            tokio::spawn(async move { scribe.note(term, notes).await });
+        }
+    }
+}
+
+async fn end(desk: &Desk, term: u64, lease: LeaseId) {
+    let outcome = desk.raft.proposer().propose(Command::ExpireLease { lease, term }, ENTRY_BYTES_MAX).await;
+    match outcome {
+        Ok(Outcome::LeaseRevoked(_)) => {
+            desk.counters.expired.fetch_add(1, Ordering::Relaxed);
+        }
+        // A client was quicker, or another leader decides now.
+        Ok(Outcome::Refused(Refusal::LeaseNotFound | Refusal::OtherTerm)) => {}
+        outcome => {
+            tracing::warn!(%lease, ?outcome, "an expired lease was not ended; it is tried again");
+            let mut book = desk.book.lock();
+            if book.term() == Some(term) {
+                book.end_failed(lease, Instant::now(), END_PAUSE);
+            }
+        }
+    }
+}
