@@ -4,11 +4,14 @@
 //! Programs are found as `server.rs` says; one that is missing fails the test that needs it.
 
 mod auth;
+mod examples;
 mod failover;
 mod fake;
 mod fates;
 mod garbled;
 mod heap;
+mod informer_cluster;
+mod informer_property;
 mod kv;
 mod lease;
 mod members;

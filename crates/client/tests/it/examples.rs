@@ -1,0 +1,142 @@
+//! The examples, run as anybody would run them, against a real member.
+//!
+//! They are built by `cargo test` of the whole package, or by `cargo build --examples`, in the profile
+//! of the test.
+
+use crate::watch_cluster::{Cluster, products};
+use meerkat_client::Client;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// A running example, and the lines it prints.
+struct Example {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+/// Where it was built. On CI a missing one is a failure, elsewhere it is said.
+fn built(name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    // A test runs from `<profile>/deps/`.
+    let path = own.ancestors().nth(2)?.join("examples").join(name);
+    if path.is_file() {
+        return Some(path);
+    }
+    let strict = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+    assert!(!strict, "{name} is not built: cargo build --examples -p meerkat-client");
+    println!("skipped, {name} is not built: cargo build --examples -p meerkat-client");
+    None
+}
+
+impl Example {
+    fn run(path: &PathBuf, args: &[String]) -> Example {
+        let mut child = Command::new(path)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("to start an example");
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        Example { child, lines }
+    }
+
+    async fn line(&mut self) -> Option<String> {
+        let line = tokio::time::timeout(Duration::from_secs(30), self.lines.next_line()).await;
+        line.expect("a line in time").expect("lines of text")
+    }
+
+    async fn prints(&mut self, expected: &str) {
+        assert_eq!(self.line().await.as_deref(), Some(expected));
+    }
+
+    /// What Ctrl-C does.
+    async fn interrupt(&mut self) {
+        let id = self.child.id().expect("it still runs").to_string();
+        let sent = Command::new("kill").args(["-INT", &id]).status().await.expect("to run kill");
+        assert!(sent.success());
+    }
+
+    async fn ends_well(mut self) {
+        assert_eq!(self.line().await, None, "it prints no more");
+        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        assert!(ended.expect("it ends in time").expect("an end").success());
+    }
+}
+
+#[tokio::test]
+async fn the_quickstart_writes_reads_watches_and_swaps() {
+    let Some(path) = built("quickstart") else { return };
+    for product in products() {
+        let cluster = Cluster::start(product, 1).await;
+        let mut example = Example::run(&path, &cluster.endpoints());
+        let lines = [
+            "written",
+            "read fruit/apple = green",
+            "read fruit/pear = yellow",
+            "watched 1 change",
+            "watched 1 change",
+            "swapped: true",
+            "deleted 2",
+        ];
+        for line in lines {
+            example.prints(line).await;
+        }
+        example.ends_well().await;
+    }
+}
+
+#[tokio::test]
+async fn settings_are_there_at_the_start_and_follow_the_store() {
+    let Some(path) = built("config_reload") else { return };
+    for product in products() {
+        let cluster = Cluster::start(product, 1).await;
+        let client = Client::connect(cluster.endpoints()).await.expect("a client");
+        client.put("cfg/log-level", "warn").await.expect("a put");
+        let mut example = Example::run(&path, &cluster.endpoints());
+        example.prints("started with 1 settings, log level warn").await;
+        example.prints("set cfg/log-level to warn").await;
+        client.put("cfg/log-level", "debug").await.expect("a put");
+        example.prints("changed cfg/log-level from warn to debug").await;
+        client.put("cfg/log-level", vec![0xff]).await.expect("a put");
+        let line = example.line().await.expect("a line");
+        assert!(line.starts_with("cfg/log-level is not text"), "{line}");
+        client.put("cfg/log-level", "info").await.expect("a put");
+        example.prints("set cfg/log-level to info").await;
+        client.delete("cfg/log-level").await.expect("a delete");
+        example.prints("unset cfg/log-level").await;
+        example.interrupt().await;
+        example.prints("stopped").await;
+        example.ends_well().await;
+    }
+}
+
+#[tokio::test]
+async fn the_controller_makes_what_is_agree_with_what_should_be() {
+    let Some(path) = built("controller") else { return };
+    for product in products() {
+        let cluster = Cluster::start(product, 1).await;
+        let client = Client::connect(cluster.endpoints()).await.expect("a client");
+        client.put("desired/web", "3").await.expect("a put");
+        client.put("actual/old", "1").await.expect("a put");
+        let mut example = Example::run(&path, &cluster.endpoints());
+        let mut first = [example.line().await, example.line().await].map(Option::unwrap_or_default);
+        first.sort();
+        assert_eq!(first, ["old is gone", "web is now 3"]);
+        client.put("desired/web", "5").await.expect("a put");
+        example.prints("web is now 5").await;
+        // Somebody meddles.
+        client.put("actual/web", "0").await.expect("a put");
+        example.prints("web is now 5").await;
+        client.delete("desired/web").await.expect("a delete");
+        example.prints("web is gone").await;
+        example.interrupt().await;
+        example.prints("stopped").await;
+        example.ends_well().await;
+        let left = client.get(meerkat_client::Keys::prefix("actual/")).await.expect("a get");
+        assert_eq!(left.count, 0);
+    }
+}
