@@ -429,11 +429,9 @@ impl Task {
         if let Phase::Opening { line, .. } | Phase::Open { line, .. } = &self.phase {
             self.avoid = Some(line.picked.id);
         }
-        // The first move is made at once: renewals are owed.
-        let bound = match self.failures {
-            0 => Duration::ZERO,
-            failures => PAUSE_FIRST.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX),
-        };
+        // Short at first, because renewals are owed; but drawn, because all clients of a lost member
+        // move at the same time.
+        let bound = PAUSE_FIRST.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
         self.failures = self.failures.saturating_add(1);
         let pause = crate::balancer::picker::fraction(bound, rand::random());
         self.phase = Phase::Closed { until: tokio::time::Instant::now() + pause };

@@ -53,7 +53,13 @@ async fn without_a_majority_writes_fail_honestly_and_local_reads_work() {
     for kind in BOTH {
         let mut cluster = Cluster::start(kind, 3).await;
         let client = cluster.client_when_ready().await;
-        client.put("k", "before").await.expect("a put");
+        let put = client.put("k", "before").await.expect("a put");
+        for url in cluster.urls() {
+            // Whichever member survives has it.
+            while client.maintenance().at(&url).status().await.expect("a status").revision < put.revision {
+                tokio::time::sleep(SECOND / 100).await;
+            }
+        }
         let (leader, other) = cluster.leader_and_another(&client).await;
         cluster.members[leader].kill();
         cluster.members[other].kill();

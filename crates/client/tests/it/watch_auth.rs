@@ -1,7 +1,8 @@
 //! Watches of a cluster that asks who one is.
 
+use crate::server::Kind;
 use crate::watch::{changes, next};
-use crate::watch_cluster::{Cluster, Product, products};
+use crate::watch_cluster::Cluster;
 use meerkat_client::auth::Access;
 use meerkat_client::watch::WatchPhase;
 use meerkat_client::{Client, Config, Keys, WatchError};
@@ -30,10 +31,7 @@ async fn login(cluster: &Cluster, user: &str, password: &str) -> Client {
 /// with "permission denied", as if the user had been wrong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_token_is_renewed_and_a_denial_is_told() {
-    if !products().contains(&Product::Etcd) {
-        return;
-    }
-    let cluster = Cluster::start_with(Product::Etcd, 1, &["--auth-token-ttl=3"]).await;
+    let cluster = Cluster::start_with(Kind::Etcd, 1, &["--auth-token-ttl=3"]).await;
     lock_up(&cluster).await;
     let root = login(&cluster, "root", "secret").await;
     let reader = login(&cluster, "reader", "open").await;

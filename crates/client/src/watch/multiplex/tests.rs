@@ -343,6 +343,18 @@ fn marks_move_watches_that_are_live_and_are_told_to_those_who_ask() {
 }
 
 #[test]
+fn a_mark_that_may_have_been_made_before_a_creation_is_not_believed_for_it() {
+    let mut desk = Desk::new();
+    let watch = desk.watch(at(5), 9);
+    desk.sent();
+    desk.created(1, 30);
+    desk.hear(response(-1, 30));
+    assert_eq!(watch.status().next, Some(Revision::new(5)));
+    desk.hear(response(-1, 31));
+    assert_eq!(watch.status().next, Some(Revision::new(32)));
+}
+
+#[test]
 fn marks_of_a_server_that_answers_too_early_are_not_believed() {
     let mut desk = Desk::new();
     let watch = desk.watch(at(5), 9);
