@@ -4,14 +4,19 @@
 //! Programs are found as `server.rs` says; one that is missing fails the test that needs it.
 
 mod auth;
+mod election;
+mod etcdctl;
 mod failover;
 mod fake;
 mod fates;
 mod garbled;
 mod kv;
 mod lease;
+mod lock;
 mod members;
 mod namespace;
 mod server;
+mod session;
+mod stm;
 mod tls;
 mod txn;
