@@ -265,7 +265,7 @@ impl Observe {
     fn new(client: &Client, name: &[u8]) -> Observe {
         let observer = Observer { client: client.clone(), prefix: line::prefix(name), following: None };
         let step = |state: Option<(Observer, Race)>| async move {
-            let Some((mut observer, mut race)) = state else { return None };
+            let (mut observer, mut race) = state?;
             match observer.next(&mut race).await {
                 Ok(leader) => Some((Ok(leader), Some((observer, race)))),
                 Err(error) => Some((Err(error), None)),

