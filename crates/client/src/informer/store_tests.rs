@@ -132,12 +132,24 @@ fn a_value_that_cannot_be_decoded_leaves_the_cache_and_is_listed_as_rejected() {
     assert!(indexed(&store, "any").is_empty());
     // Back again, gone, and still bad in a fresh list, which is not counted twice.
     let deltas = writer.apply(&changes(7, vec![put("a", "3", 7)]));
-    assert_eq!(told(&deltas), ["Added(a@7)"]);
-    writer.replace(Revision::new(8), &[kv("b", "no number", 3)]);
-    assert_eq!(writer.decode_errors(), 2);
-    writer.apply(&changes(9, vec![delete("b", 9)]));
+    assert_eq!(told(&deltas), ["Updated(a@7)"], "handlers still knew the former state");
+    let deltas = writer.replace(Revision::new(8), &[kv("b", "no number", 3)]);
+    assert_eq!((told(&deltas), writer.decode_errors()), (vec!["Deleted unseen(a@7)".to_owned()], 2));
+    assert!(writer.apply(&changes(9, vec![delete("b", 9)])).is_empty(), "nobody ever knew it");
     writer.publish();
     assert_eq!((store.len(), store.snapshot().rejected().count()), (0, 0));
+}
+
+#[test]
+fn the_end_of_a_key_that_was_in_doubt_is_told() {
+    let mut writer = numbers();
+    writer.replace(Revision::new(5), &[kv("a", "1", 2), kv("b", "2", 3)]);
+    let deltas = writer.apply(&changes(6, vec![put("a", "?", 6), put("b", "?", 6)]));
+    assert_eq!(told(&deltas), ["Undecodable(a@2)", "Undecodable(b@3)"]);
+    let doubts = writer.apply(&changes(7, vec![put("a", "??", 7)]));
+    assert_eq!(told(&doubts), ["Undecodable(a@2)"], "another value, another doubt");
+    assert_eq!(told(&writer.apply(&changes(8, vec![delete("a", 8)]))), ["Deleted(a@2)"]);
+    assert_eq!(told(&writer.replace(Revision::new(9), &[])), ["Deleted unseen(b@3)"]);
 }
 
 #[test]

@@ -71,8 +71,10 @@ fn follow(informer: &Informer<Bytes>, queue: usize, pace: Duration) -> JoinHandl
             let (past, now) = match &delta {
                 Delta::Added(new) => (None, Some(new.modified)),
                 Delta::Updated { old, new } => (Some(old.modified), Some(new.modified)),
-                Delta::Deleted { last, .. } | Delta::Undecodable { last, .. } => (Some(last.modified), None),
-                Delta::Resync(object) => (Some(object.modified), Some(object.modified)),
+                Delta::Deleted { last, .. } => (Some(last.modified), None),
+                Delta::Undecodable { last: same, .. } | Delta::Resync(same) => {
+                    (Some(same.modified), Some(same.modified))
+                }
             };
             assert_eq!(view.remove(&key), past, "{delta:?}");
             if let Some(now) = now {

@@ -193,7 +193,7 @@ fn the_judge_finds_every_source_that_lies() {
 #[test]
 fn the_judge_finds_every_way_to_show_something_wrong() {
     type Harm = fn(&mut Life) -> bool;
-    let harms: [(&str, Harm); 9] = [
+    let harms: [(&str, Harm); 10] = [
         ("an object is missing from the cache", |life| {
             life.looks.iter_mut().rev().any(|seen| seen.objects.pop_last().is_some())
         }),
@@ -229,7 +229,7 @@ fn the_judge_finds_every_way_to_show_something_wrong() {
             })
         }),
         ("the last thing a handler was told is lost", |life| {
-            let last_real = |told: &Told| !matches!(told, Told::Resync(..));
+            let last_real = |told: &Told| !matches!(told, Told::Resync(..) | Told::Doubted(..));
             life.handlers.iter_mut().any(|told| match told.iter().rposition(last_real) {
                 Some(place) => {
                     told.remove(place);
@@ -265,6 +265,15 @@ fn the_judge_finds_every_way_to_show_something_wrong() {
                     true
                 }
                 _ => false,
+            })
+        }),
+        ("a handler is not warned of a value that cannot be decoded", |life| {
+            life.handlers.iter_mut().any(|told| {
+                let doubted = |one: &Told| matches!(one, Told::Doubted(..));
+                let last_word = |key: &Bytes| told.iter().rev().find(|one| one.key() == key);
+                let key = told.iter().map(Told::key).find(|key| last_word(key).is_some_and(doubted)).cloned();
+                told.retain(|one| !doubted(one) || Some(one.key()) != key.as_ref());
+                key.is_some()
             })
         }),
         ("a state that never was", |life| {
