@@ -5,6 +5,7 @@
 //! ```
 
 use meerkat_client::{Client, Election, Op, Session};
+use std::pin::pin;
 use std::time::Duration;
 
 #[tokio::main]
@@ -16,6 +17,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         endpoints.push("127.0.0.1:2379".to_owned());
     }
     let client = Client::connect(endpoints).await?;
+    // One future for the whole time: a new one in each round would not see what came in between.
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
 
     // Everything this process holds hangs on its session. If it dies, all of that goes with it.
     let session = Session::open(&client, Duration::from_secs(5)).await?;
@@ -23,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{name} is a candidate");
     let leadership = tokio::select! {
         elected = election.campaign(name.clone()) => elected?,
-        _ = tokio::signal::ctrl_c() => {
+        _ = &mut interrupted => {
             session.close().await?;
             println!("{name} gave up");
             return Ok(());
@@ -41,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 println!("{name} no longer leads: {lost}");
                 return Ok(());
             }
-            _ = tokio::signal::ctrl_c() => break,
+            _ = &mut interrupted => break,
         }
         let report = Op::put("report/latest", name.clone());
         let done = client.txn().when([leadership.holds()]).then([report]).await?;

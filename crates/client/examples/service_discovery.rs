@@ -7,6 +7,7 @@
 
 use meerkat_client::informer::Delta;
 use meerkat_client::{Client, Informer, Keys, Session};
+use std::pin::pin;
 use std::time::Duration;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -26,6 +27,7 @@ async fn main() -> Outcome {
 /// session's five seconds when it dies.
 async fn announce(service: &str, address: &str, endpoints: &[&str]) -> Outcome {
     let client = Client::connect(endpoints.iter().copied()).await?;
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
     loop {
         let session = Session::open(&client, Duration::from_secs(5)).await?;
         client.put(format!("service/{service}/{address}"), address.to_owned()).lease(session.lease()).await?;
@@ -33,7 +35,7 @@ async fn announce(service: &str, address: &str, endpoints: &[&str]) -> Outcome {
         tokio::select! {
             // Cut off for too long. Announce again.
             lost = session.lost() => println!("{lost}"),
-            _ = tokio::signal::ctrl_c() => {
+            _ = &mut interrupted => {
                 session.close().await?;
                 println!("withdrawn {address}");
                 return Ok(());
@@ -45,6 +47,7 @@ async fn announce(service: &str, address: &str, endpoints: &[&str]) -> Outcome {
 /// Prints who is there whenever that changes. A caller would take an address from the store.
 async fn follow(service: &str, endpoints: &[&str]) -> Outcome {
     let client = Client::connect(endpoints.iter().copied()).await?;
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
     let addresses = Informer::builder(&client, Keys::prefix(format!("service/{service}/"))).text().start();
     addresses.wait_for_sync().await?;
     let mut changes = addresses.subscribe();
@@ -58,7 +61,7 @@ async fn follow(service: &str, endpoints: &[&str]) -> Outcome {
                 Some(_) => {}
                 None => return Ok(()),
             },
-            _ = tokio::signal::ctrl_c() => return Ok(()),
+            _ = &mut interrupted => return Ok(()),
         }
     }
 }

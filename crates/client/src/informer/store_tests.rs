@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Event;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 fn kv(key: &str, value: &str, modified: i64) -> KeyValue {
     KeyValue {
@@ -168,7 +168,7 @@ fn a_key_deleted_and_put_in_one_revision_ends_as_put() {
 }
 
 #[test]
-fn a_hundred_thousand_objects_are_updated_in_microseconds_under_readers() {
+fn an_update_of_a_hundred_thousand_objects_under_readers_copies_little() {
     let many: Vec<KeyValue> = (0..100_000).map(|n| kv(&format!("key/{n:06}"), "1", 2)).collect();
     let mut writer = numbers();
     let store = writer.store().clone();
@@ -177,17 +177,26 @@ fn a_hundred_thousand_objects_are_updated_in_microseconds_under_readers() {
     writer.publish();
     let listed = start.elapsed();
     let mut held = Vec::new();
-    let start = Instant::now();
+    let (mut updating, mut copying) = (Duration::ZERO, Duration::ZERO);
     for n in 0..2_000i64 {
+        let start = Instant::now();
         writer.apply(&changes(6 + n, vec![put(&format!("key/{:06}", n * 37), "2", 6 + n)]));
         writer.publish();
         // A reader that holds on to what it saw, so that nothing can be changed in place.
         held.push(store.snapshot());
+        updating += start.elapsed();
+        if n % 50 == 0 {
+            let start = Instant::now();
+            assert_eq!(store.list().len(), 100_000);
+            copying += start.elapsed();
+        }
     }
-    let each = start.elapsed() / 2_000;
-    println!("100,000 objects, one index: listed in {listed:?}, each update {each:?} with every state held");
+    let (update, copy) = (updating / 2_000, copying / 40);
+    println!(
+        "100,000 objects, one index: listed in {listed:?}, an update {update:?}, a copy of all {copy:?}"
+    );
     assert_eq!(held[0].by_index("parity", "even").expect("known").count(), 1);
     assert_eq!(store.by_index("parity", "even").expect("known").len(), 2_000);
-    // A copy of the whole would take milliseconds. Wide, for slow machines.
-    assert!(each.as_micros() < 1_000, "an update took {each:?}");
+    // Some hundred times cheaper; told from each other on any machine, however busy.
+    assert!(update * 5 < copy, "an update took {update:?}, a copy of all {copy:?}");
 }

@@ -46,7 +46,7 @@ impl Example {
 
     async fn line(&mut self) -> Option<String> {
         let line = tokio::time::timeout(Duration::from_secs(30), self.lines.next_line()).await;
-        line.expect("a line in time").expect("lines of text")
+        line.expect("the example prints a line in time").expect("lines of text")
     }
 
     async fn prints(&mut self, expected: &str) {
