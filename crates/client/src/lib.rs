@@ -64,5 +64,5 @@ pub use stm::{Stm, StmError, StmTxn};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use txn::{Compare, Op, OpResult, TxnResponse};
-pub use watch::{Changes, Watch, WatchError, WatchStatus};
+pub use watch::{Changes, Watch, WatchBuilder, WatchError, WatchPhase, WatchStatus};
 pub use work_queue::WorkQueue;

@@ -3,7 +3,8 @@
 //! They are built by `cargo test` of the whole package, or by `cargo build --examples`, in the profile
 //! of the test.
 
-use crate::watch_cluster::{Cluster, products};
+use crate::server::BOTH;
+use crate::watch_cluster::Cluster;
 use meerkat_client::Client;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -70,8 +71,8 @@ impl Example {
 #[tokio::test]
 async fn the_quickstart_writes_reads_watches_and_swaps() {
     let Some(path) = built("quickstart") else { return };
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let mut example = Example::run(&path, &cluster.endpoints());
         let lines = [
             "written",
@@ -92,8 +93,8 @@ async fn the_quickstart_writes_reads_watches_and_swaps() {
 #[tokio::test]
 async fn settings_are_there_at_the_start_and_follow_the_store() {
     let Some(path) = built("config_reload") else { return };
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = Client::connect(cluster.endpoints()).await.expect("a client");
         client.put("cfg/log-level", "warn").await.expect("a put");
         let mut example = Example::run(&path, &cluster.endpoints());
@@ -117,8 +118,8 @@ async fn settings_are_there_at_the_start_and_follow_the_store() {
 #[tokio::test]
 async fn the_controller_makes_what_is_agree_with_what_should_be() {
     let Some(path) = built("controller") else { return };
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = Client::connect(cluster.endpoints()).await.expect("a client");
         client.put("desired/web", "3").await.expect("a put");
         client.put("actual/old", "1").await.expect("a put");
@@ -144,8 +145,8 @@ async fn the_controller_makes_what_is_agree_with_what_should_be() {
 #[tokio::test]
 async fn one_leads_and_the_next_takes_over_when_it_steps_down_or_dies() {
     let Some(path) = built("leader_election") else { return };
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = Client::connect(cluster.endpoints()).await.expect("a client");
         let candidate = |name: &str| Example::run(&path, &with(&[name], &cluster));
         let mut anna = candidate("anna");
@@ -174,8 +175,8 @@ async fn one_leads_and_the_next_takes_over_when_it_steps_down_or_dies() {
 #[tokio::test]
 async fn services_come_and_go_and_followers_are_told() {
     let Some(path) = built("service_discovery") else { return };
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let mut one = Example::run(&path, &with(&["announce", "web", "10.0.0.1:80"], &cluster));
         one.prints("announced 10.0.0.1:80").await;
         let mut follower = Example::run(&path, &with(&["follow", "web"], &cluster));
