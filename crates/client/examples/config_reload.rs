@@ -8,6 +8,7 @@
 
 use meerkat_client::informer::Delta;
 use meerkat_client::{Client, Informer, Keys};
+use std::pin::pin;
 use std::time::Duration;
 
 #[tokio::main]
@@ -29,6 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Whoever must act on a change is told of it.
     let mut changes = settings.subscribe();
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
     loop {
         tokio::select! {
             delta = changes.next() => match delta {
@@ -43,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Some(Delta::Resync(_)) => {}
                 None => break,
             },
-            _ = tokio::signal::ctrl_c() => break,
+            _ = &mut interrupted => break,
         }
     }
     println!("stopped");

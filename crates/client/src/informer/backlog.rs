@@ -41,8 +41,14 @@ struct Net<T> {
 
 enum Now<T> {
     There(Arc<Object<T>>),
-    Deleted { unseen: bool },
-    Undecodable { reason: Arc<str> },
+    Deleted {
+        unseen: bool,
+    },
+    /// There, but in doubt: `last` could still be decoded, what came after it could not.
+    Doubtful {
+        last: Arc<Object<T>>,
+        reason: Arc<str>,
+    },
 }
 
 impl<T> Backlog<T> {
@@ -81,10 +87,15 @@ impl<T> Backlog<T> {
             return Some(delta);
         }
         loop {
-            let (_, net) = self.nets.pop_first()?;
-            self.places.remove(&net.key);
-            if let Some(delta) = net.into_delta() {
-                return Some(delta);
+            let (place, net) = self.nets.pop_first()?;
+            let key = net.key.clone();
+            let (delta, rest) = net.tell();
+            match rest {
+                Some(rest) => drop(self.nets.insert(place, rest)),
+                None => drop(self.places.remove(&key)),
+            }
+            if delta.is_some() {
+                return delta;
             }
         }
     }
@@ -104,11 +115,13 @@ impl<T> Backlog<T> {
             return self.append(Net { key: delta.key().clone(), told: past(delta), now: present(delta) });
         };
         let Some(net) = self.nets.get_mut(&place) else { return };
-        net.now = present(delta);
         self.left_out += 1;
-        if net.told.is_none() && !matches!(net.now, Now::There(_)) {
-            self.nets.remove(&place);
-            self.places.remove(delta.key());
+        match (&net.told, present(delta)) {
+            (None, Now::Deleted { .. }) => {
+                self.nets.remove(&place);
+                self.places.remove(delta.key());
+            }
+            (_, now) => net.now = now,
         }
     }
 
@@ -120,15 +133,30 @@ impl<T> Backlog<T> {
 }
 
 impl<T> Net<T> {
-    fn into_delta(self) -> Option<Delta<T>> {
+    /// What to tell, and what is then left to tell of the key.
+    fn tell(self) -> (Option<Delta<T>>, Option<Net<T>>) {
         match (self.told, self.now) {
-            (None, Now::There(object)) => Some(Delta::Added(object)),
-            (Some(old), Now::There(new)) if Arc::ptr_eq(&old, &new) => Some(Delta::Resync(new)),
-            (Some(old), Now::There(new)) => Some(Delta::Updated { old, new }),
-            (Some(last), Now::Deleted { unseen }) => Some(Delta::Deleted { last, unseen }),
-            (Some(last), Now::Undecodable { reason }) => Some(Delta::Undecodable { last, reason }),
-            (None, Now::Deleted { .. } | Now::Undecodable { .. }) => None,
+            (told, Now::There(now)) => (Some(became(told, now)), None),
+            (Some(last), Now::Deleted { unseen }) => (Some(Delta::Deleted { last, unseen }), None),
+            (None, Now::Deleted { .. }) => (None, None),
+            (Some(told), Now::Doubtful { last, reason }) if Arc::ptr_eq(&told, &last) => {
+                (Some(Delta::Undecodable { last, reason }), None)
+            }
+            // First the state that whatever follows will refer to, then the doubt.
+            (told, Now::Doubtful { last, reason }) => {
+                let now = Now::Doubtful { last: Arc::clone(&last), reason };
+                let rest = Net { key: self.key, told: Some(Arc::clone(&last)), now };
+                (Some(became(told, last)), Some(rest))
+            }
         }
+    }
+}
+
+fn became<T>(told: Option<Arc<Object<T>>>, now: Arc<Object<T>>) -> Delta<T> {
+    match told {
+        None => Delta::Added(now),
+        Some(old) if Arc::ptr_eq(&old, &now) => Delta::Resync(now),
+        Some(old) => Delta::Updated { old, new: now },
     }
 }
 
@@ -148,7 +176,9 @@ fn present<T>(delta: &Delta<T>) -> Now<T> {
         Delta::Added(object) | Delta::Resync(object) => Now::There(Arc::clone(object)),
         Delta::Updated { new, .. } => Now::There(Arc::clone(new)),
         Delta::Deleted { unseen, .. } => Now::Deleted { unseen: *unseen },
-        Delta::Undecodable { reason, .. } => Now::Undecodable { reason: Arc::clone(reason) },
+        Delta::Undecodable { last, reason } => {
+            Now::Doubtful { last: Arc::clone(last), reason: Arc::clone(reason) }
+        }
     }
 }
 

@@ -81,6 +81,18 @@ fn a_key_deleted_and_made_again_is_an_update_from_what_the_handler_knew() {
 }
 
 #[test]
+fn a_doubt_is_told_after_the_state_that_is_in_doubt() {
+    let (one, two) = (object("a", 1), object("a", 2));
+    let doubt = |last: &Arc<Object<()>>| Delta::Undecodable { last: Arc::clone(last), reason: "bad".into() };
+    let update = Delta::Updated { old: Arc::clone(&one), new: Arc::clone(&two) };
+    let pushed = [Delta::Added(Arc::clone(&one)), update, doubt(&two)];
+    check(8, &pushed, &["Added(a@1)", "Updated(a@2) from 1", "Undecodable(a@2)"]);
+    check(1, &pushed, &["Added(a@1)", "Updated(a@2) from 1", "Undecodable(a@2)"]);
+    check(0, &pushed, &["Added(a@2)", "Undecodable(a@2)"]);
+    check(0, &[doubt(&one), Delta::Deleted { last: one, unseen: false }], &["Deleted(a@1)"]);
+}
+
+#[test]
 fn while_keys_wait_behind_the_log_no_change_overtakes_them() {
     let mut backlog = Backlog::new(1);
     for delta in [added("a", 1), updated("a", 1, 2)] {
@@ -159,12 +171,12 @@ fn change(
     let key = format!("k{}", draws.random_range(0..4));
     let delta = match truth.remove(&key) {
         Some(last) if draws.random_bool(0.4) => Delta::Deleted { last, unseen: draws.random() },
-        Some(last) if draws.random_bool(0.1) => Delta::Undecodable { last, reason: "bad".into() },
+        Some(last) if draws.random_bool(0.2) => Delta::Undecodable { last, reason: "bad".into() },
         Some(old) => Delta::Updated { old, new: object(&key, revision) },
         None => added(&key, revision),
     };
-    if let Delta::Added(new) | Delta::Updated { new, .. } = &delta {
-        truth.insert(key, Arc::clone(new));
+    if !matches!(delta, Delta::Deleted { .. }) {
+        truth.insert(key, Arc::clone(delta.object()));
     }
     backlog.push(&delta);
 }
@@ -175,8 +187,8 @@ fn follow(view: &mut HashMap<String, Arc<Object<()>>>, delta: &Delta<()>) {
     let (past, now) = match delta {
         Delta::Added(new) => (None, Some(new)),
         Delta::Updated { old, new } => (Some(old), Some(new)),
-        Delta::Deleted { last, .. } | Delta::Undecodable { last, .. } => (Some(last), None),
-        Delta::Resync(object) => (Some(object), Some(object)),
+        Delta::Deleted { last, .. } => (Some(last), None),
+        Delta::Undecodable { last: same, .. } | Delta::Resync(same) => (Some(same), Some(same)),
     };
     assert_eq!(known.as_ref(), past, "told of a past that was not: {delta:?}");
     if let Some(now) = now {

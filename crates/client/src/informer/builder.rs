@@ -28,10 +28,10 @@ impl<S: ListWatch> Undecoded<S> {
     /// Values become what `decode` makes of them. It runs in the informer's task, once for each new
     /// state of a key, and should be quick.
     ///
-    /// A value it refuses is kept out of the cache: the key's former state is removed and told of as
-    /// [`Delta::Undecodable`](super::Delta::Undecodable), and the key with the reason is listed by
-    /// [`Snapshot::rejected`](super::Snapshot::rejected) until it can be decoded or is deleted. The
-    /// informer goes on. If `decode` panics the informer stops.
+    /// A value it refuses is kept out of the cache: the key's former state is removed, handlers are
+    /// warned with [`Delta::Undecodable`](super::Delta::Undecodable), and the key with the reason is
+    /// listed by [`Snapshot::rejected`](super::Snapshot::rejected) until it can be decoded or is
+    /// deleted. The informer goes on. If `decode` panics the informer stops.
     pub fn decode<T, E: Display>(
         self,
         decode: impl Fn(&KeyValue) -> Result<T, E> + Send + Sync + 'static,

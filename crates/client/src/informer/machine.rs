@@ -171,8 +171,8 @@ impl Machine {
         let State::Watching { shown, heard, .. } = &mut self.state else {
             return Step { show: None, next: self.list_later(now, chance) };
         };
-        *heard = true;
         if changes.revision > *shown {
+            *heard = true;
             *shown = changes.revision;
             self.compactions = 0;
             return Step { show: Some(Show::Apply(changes)), next: Next::Listen };

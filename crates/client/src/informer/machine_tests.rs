@@ -146,10 +146,13 @@ fn events_that_were_already_shown_mean_a_fresh_list() {
 }
 
 #[test]
-fn a_watch_that_ends_at_once_has_failed() {
+fn a_watch_that_ends_at_once_with_nothing_new_has_failed() {
     check(vec![
         (page(7, &["a"], false), "replace@7=1 watch@8"),
         (Input::WatchFailed(Loss::Ended), "wait 800ms"),
+        (Input::Waited, "watch@8"),
+        (change(7, &[]), "listen"),
+        (Input::WatchFailed(Loss::Ended), "wait 1600ms"),
         (Input::Waited, "watch@8"),
         (change(8, &["a"]), "apply@8=1 listen"),
         (Input::WatchFailed(Loss::Ended), "watch@9"),

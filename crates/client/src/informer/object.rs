@@ -46,8 +46,8 @@ impl<T> Object<T> {
 
 /// What a handler is told about one key.
 ///
-/// For each key a handler sees `Added` first, then any number of `Updated` and `Resync`, then
-/// `Deleted` or `Undecodable`, after which the key may be `Added` again. What one says of the past
+/// For each key a handler sees `Added` first, then any number of `Updated`, `Undecodable` and
+/// `Resync`, then `Deleted`, after which the key may be `Added` again. What one says of the past
 /// (`old`, `last`) is exactly what this handler was told before, so a handler can keep sums. A state
 /// in between may be left out when the handler is slow; the final state never is.
 pub enum Delta<T> {
@@ -68,8 +68,9 @@ pub enum Delta<T> {
         /// `last` and the delete may have gone by.
         unseen: bool,
     },
-    /// The key is still there, but its newest value cannot be decoded, and so it has left the cache.
-    /// See [`Snapshot::rejected`](super::Snapshot::rejected).
+    /// The key is still there, but its newest value cannot be decoded, and so it has left the cache
+    /// (see [`Snapshot::rejected`](super::Snapshot::rejected)). What becomes of it is told: `Updated`
+    /// when it can be decoded again, `Deleted` when it goes.
     Undecodable {
         /// What this handler was last told.
         last: Arc<Object<T>>,

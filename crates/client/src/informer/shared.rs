@@ -69,8 +69,14 @@ impl<T> Shared<T> {
     pub(crate) fn join(&self, log_max: usize) -> Arc<Inbox<T>> {
         let mut audience = self.audience.lock();
         let mut backlog = Backlog::new(log_max);
-        for object in self.store.snapshot().iter() {
+        let snapshot = self.store.snapshot();
+        for object in snapshot.iter() {
             backlog.push(&Delta::Added(Arc::clone(object)));
+        }
+        // All handlers know the same, so that what comes next fits each of them.
+        for (last, reason) in snapshot.in_doubt() {
+            backlog.push(&Delta::Added(Arc::clone(last)));
+            backlog.push(&Delta::Undecodable { last: Arc::clone(last), reason: Arc::clone(reason) });
         }
         let content = Mutex::new(Content { backlog, closed: audience.closed });
         let inbox = Arc::new(Inbox { content, bell: Notify::new() });

@@ -29,7 +29,7 @@ type Index<T> = RedBlackTreeMapSync<Arc<str>, ByKey<Arc<Object<T>>>>;
 pub struct Snapshot<T> {
     revision: Option<Revision>,
     objects: ByKey<Entry<T>>,
-    rejected: ByKey<Arc<Rejected>>,
+    rejected: ByKey<Refusal<T>>,
     index_names: Arc<[String]>,
     indexes: Vec<Index<T>>,
 }
@@ -39,6 +39,12 @@ struct Entry<T> {
     /// Where each index has it. Kept, not computed again when it leaves: an index function that gave
     /// another answer the second time would leave it behind in the index for ever.
     terms: Arc<[Vec<Arc<str>>]>,
+}
+
+struct Refusal<T> {
+    rejected: Arc<Rejected>,
+    /// The last state that could be decoded, which is what handlers know of the key.
+    last: Option<Arc<Object<T>>>,
 }
 
 /// A key whose value the decoder refused, and which is therefore not among the objects.
@@ -102,7 +108,12 @@ impl<T> Snapshot<T> {
     /// The keys that are in the range but not among the objects, because their values could not be
     /// decoded. A key leaves when its value can be decoded again, or when it is deleted.
     pub fn rejected(&self) -> impl Iterator<Item = &Arc<Rejected>> {
-        self.rejected.values()
+        self.rejected.values().map(|refusal| &refusal.rejected)
+    }
+
+    /// Those of the rejected keys that handlers know, each with what they know of it.
+    pub(crate) fn in_doubt(&self) -> impl Iterator<Item = (&Arc<Object<T>>, &Arc<str>)> {
+        self.rejected.values().filter_map(|refusal| Some((refusal.last.as_ref()?, &refusal.rejected.reason)))
     }
 
     fn index(&self, name: &str) -> Result<&Index<T>, UnknownIndex> {
@@ -126,6 +137,12 @@ impl<T> Clone for Snapshot<T> {
 impl<T> Clone for Entry<T> {
     fn clone(&self) -> Self {
         Entry { object: Arc::clone(&self.object), terms: Arc::clone(&self.terms) }
+    }
+}
+
+impl<T> Clone for Refusal<T> {
+    fn clone(&self) -> Self {
+        Refusal { rejected: Arc::clone(&self.rejected), last: self.last.clone() }
     }
 }
 
@@ -235,14 +252,11 @@ impl<T> Writer<T> {
     /// allocation, and are not decoded again.
     pub(crate) fn replace(&mut self, revision: Revision, kvs: &[KeyValue]) -> Vec<Delta<T>> {
         let listed = |key: &Bytes| kvs.binary_search_by(|kv| kv.key.cmp(key)).is_ok();
-        let gone: Vec<Bytes> = self.next.objects.keys().filter(|key| !listed(key)).cloned().collect();
-        let forgotten: Vec<Bytes> = self.next.rejected.keys().filter(|key| !listed(key)).cloned().collect();
+        let known = self.next.objects.keys().chain(self.next.rejected.keys());
+        let gone: Vec<Bytes> = known.filter(|key| !listed(key)).cloned().collect();
         let mut deltas = Vec::new();
         for key in gone {
-            deltas.extend(self.take(&key).map(|last| Delta::Deleted { last, unseen: true }));
-        }
-        for key in forgotten {
-            self.next.rejected.remove_mut(&key);
+            deltas.extend(self.forget(&key).map(|last| Delta::Deleted { last, unseen: true }));
         }
         for kv in kvs {
             deltas.extend(self.put(kv));
@@ -258,8 +272,7 @@ impl<T> Writer<T> {
             match &event.kind {
                 EventKind::Put(kv) => deltas.extend(self.put(kv)),
                 EventKind::Delete { key, .. } => {
-                    self.next.rejected.remove_mut(key);
-                    deltas.extend(self.take(key).map(|last| Delta::Deleted { last, unseen: false }));
+                    deltas.extend(self.forget(key).map(|last| Delta::Deleted { last, unseen: false }));
                 }
             }
         }
@@ -276,7 +289,7 @@ impl<T> Writer<T> {
         if self.next.objects.get(&kv.key).is_some_and(|entry| entry.object.is(kv)) {
             return None;
         }
-        if self.next.rejected.get(&kv.key).is_some_and(|rejected| rejected.modified == kv.modified) {
+        if self.next.rejected.get(&kv.key).is_some_and(|refusal| refusal.rejected.modified == kv.modified) {
             return None;
         }
         match (self.decode)(kv) {
@@ -286,7 +299,7 @@ impl<T> Writer<T> {
     }
 
     fn insert(&mut self, new: Arc<Object<T>>) -> Delta<T> {
-        self.next.rejected.remove_mut(&new.key);
+        let doubted = self.unreject(&new.key);
         let terms = self.terms_of(&new);
         let old = self.next.objects.get(&new.key).cloned();
         if let Some(old) = &old {
@@ -303,8 +316,8 @@ impl<T> Writer<T> {
             }
         }
         self.next.objects.insert_mut(new.key.clone(), Entry { object: Arc::clone(&new), terms });
-        match old {
-            Some(old) => Delta::Updated { old: old.object, new },
+        match old.map(|old| old.object).or(doubted) {
+            Some(old) => Delta::Updated { old, new },
             None => Delta::Added(new),
         }
     }
@@ -313,8 +326,22 @@ impl<T> Writer<T> {
         self.decode_errors += 1;
         let reason: Arc<str> = reason.into();
         let rejected = Rejected { key: kv.key.clone(), modified: kv.modified, reason: Arc::clone(&reason) };
-        self.next.rejected.insert_mut(kv.key.clone(), Arc::new(rejected));
-        self.take(&kv.key).map(|last| Delta::Undecodable { last, reason })
+        let last = self.forget(&kv.key);
+        let refusal = Refusal { rejected: Arc::new(rejected), last: last.clone() };
+        self.next.rejected.insert_mut(kv.key.clone(), refusal);
+        last.map(|last| Delta::Undecodable { last, reason })
+    }
+
+    /// Removes the key altogether, and gives what handlers know of it.
+    fn forget(&mut self, key: &Bytes) -> Option<Arc<Object<T>>> {
+        let doubted = self.unreject(key);
+        self.take(key).or(doubted)
+    }
+
+    fn unreject(&mut self, key: &Bytes) -> Option<Arc<Object<T>>> {
+        let last = self.next.rejected.get(key)?.last.clone();
+        self.next.rejected.remove_mut(key);
+        last
     }
 
     fn take(&mut self, key: &Bytes) -> Option<Arc<Object<T>>> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Event;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 fn kv(key: &str, value: &str, modified: i64) -> KeyValue {
     KeyValue {
@@ -132,12 +132,24 @@ fn a_value_that_cannot_be_decoded_leaves_the_cache_and_is_listed_as_rejected() {
     assert!(indexed(&store, "any").is_empty());
     // Back again, gone, and still bad in a fresh list, which is not counted twice.
     let deltas = writer.apply(&changes(7, vec![put("a", "3", 7)]));
-    assert_eq!(told(&deltas), ["Added(a@7)"]);
-    writer.replace(Revision::new(8), &[kv("b", "no number", 3)]);
-    assert_eq!(writer.decode_errors(), 2);
-    writer.apply(&changes(9, vec![delete("b", 9)]));
+    assert_eq!(told(&deltas), ["Updated(a@7)"], "handlers still knew the former state");
+    let deltas = writer.replace(Revision::new(8), &[kv("b", "no number", 3)]);
+    assert_eq!((told(&deltas), writer.decode_errors()), (vec!["Deleted unseen(a@7)".to_owned()], 2));
+    assert!(writer.apply(&changes(9, vec![delete("b", 9)])).is_empty(), "nobody ever knew it");
     writer.publish();
     assert_eq!((store.len(), store.snapshot().rejected().count()), (0, 0));
+}
+
+#[test]
+fn the_end_of_a_key_that_was_in_doubt_is_told() {
+    let mut writer = numbers();
+    writer.replace(Revision::new(5), &[kv("a", "1", 2), kv("b", "2", 3)]);
+    let deltas = writer.apply(&changes(6, vec![put("a", "?", 6), put("b", "?", 6)]));
+    assert_eq!(told(&deltas), ["Undecodable(a@2)", "Undecodable(b@3)"]);
+    let doubts = writer.apply(&changes(7, vec![put("a", "??", 7)]));
+    assert_eq!(told(&doubts), ["Undecodable(a@2)"], "another value, another doubt");
+    assert_eq!(told(&writer.apply(&changes(8, vec![delete("a", 8)]))), ["Deleted(a@2)"]);
+    assert_eq!(told(&writer.replace(Revision::new(9), &[])), ["Deleted unseen(b@3)"]);
 }
 
 #[test]
@@ -156,7 +168,7 @@ fn a_key_deleted_and_put_in_one_revision_ends_as_put() {
 }
 
 #[test]
-fn a_hundred_thousand_objects_are_updated_in_microseconds_under_readers() {
+fn an_update_of_a_hundred_thousand_objects_under_readers_copies_little() {
     let many: Vec<KeyValue> = (0..100_000).map(|n| kv(&format!("key/{n:06}"), "1", 2)).collect();
     let mut writer = numbers();
     let store = writer.store().clone();
@@ -165,17 +177,26 @@ fn a_hundred_thousand_objects_are_updated_in_microseconds_under_readers() {
     writer.publish();
     let listed = start.elapsed();
     let mut held = Vec::new();
-    let start = Instant::now();
+    let (mut updating, mut copying) = (Duration::ZERO, Duration::ZERO);
     for n in 0..2_000i64 {
+        let start = Instant::now();
         writer.apply(&changes(6 + n, vec![put(&format!("key/{:06}", n * 37), "2", 6 + n)]));
         writer.publish();
         // A reader that holds on to what it saw, so that nothing can be changed in place.
         held.push(store.snapshot());
+        updating += start.elapsed();
+        if n % 50 == 0 {
+            let start = Instant::now();
+            assert_eq!(store.list().len(), 100_000);
+            copying += start.elapsed();
+        }
     }
-    let each = start.elapsed() / 2_000;
-    println!("100,000 objects, one index: listed in {listed:?}, each update {each:?} with every state held");
+    let (update, copy) = (updating / 2_000, copying / 40);
+    println!(
+        "100,000 objects, one index: listed in {listed:?}, an update {update:?}, a copy of all {copy:?}"
+    );
     assert_eq!(held[0].by_index("parity", "even").expect("known").count(), 1);
     assert_eq!(store.by_index("parity", "even").expect("known").len(), 2_000);
-    // A copy of the whole would take milliseconds. Wide, for slow machines.
-    assert!(each.as_micros() < 1_000, "an update took {each:?}");
+    // Some hundred times cheaper; told from each other on any machine, however busy.
+    assert!(update * 5 < copy, "an update took {update:?}, a copy of all {copy:?}");
 }

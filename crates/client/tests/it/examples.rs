@@ -3,7 +3,8 @@
 //! They are built by `cargo test` of the whole package, or by `cargo build --examples`, in the profile
 //! of the test.
 
-use crate::watch_cluster::{Cluster, products};
+use crate::server::BOTH;
+use crate::watch_cluster::Cluster;
 use meerkat_client::Client;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -46,7 +47,7 @@ impl Example {
 
     async fn line(&mut self) -> Option<String> {
         let line = tokio::time::timeout(Duration::from_secs(30), self.lines.next_line()).await;
-        line.expect("a line in time").expect("lines of text")
+        line.expect("the example prints a line in time").expect("lines of text")
     }
 
     async fn prints(&mut self, expected: &str) {
@@ -70,8 +71,8 @@ impl Example {
 #[tokio::test]
 async fn the_quickstart_writes_reads_watches_and_swaps() {
     let Some(path) = built("quickstart") else { return };
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let mut example = Example::run(&path, &cluster.endpoints());
         let lines = [
             "written",
@@ -92,8 +93,8 @@ async fn the_quickstart_writes_reads_watches_and_swaps() {
 #[tokio::test]
 async fn settings_are_there_at_the_start_and_follow_the_store() {
     let Some(path) = built("config_reload") else { return };
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = Client::connect(cluster.endpoints()).await.expect("a client");
         client.put("cfg/log-level", "warn").await.expect("a put");
         let mut example = Example::run(&path, &cluster.endpoints());
@@ -105,7 +106,7 @@ async fn settings_are_there_at_the_start_and_follow_the_store() {
         let line = example.line().await.expect("a line");
         assert!(line.starts_with("cfg/log-level is not text"), "{line}");
         client.put("cfg/log-level", "info").await.expect("a put");
-        example.prints("set cfg/log-level to info").await;
+        example.prints("changed cfg/log-level from debug to info").await;
         client.delete("cfg/log-level").await.expect("a delete");
         example.prints("unset cfg/log-level").await;
         example.interrupt().await;
@@ -117,8 +118,8 @@ async fn settings_are_there_at_the_start_and_follow_the_store() {
 #[tokio::test]
 async fn the_controller_makes_what_is_agree_with_what_should_be() {
     let Some(path) = built("controller") else { return };
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = Client::connect(cluster.endpoints()).await.expect("a client");
         client.put("desired/web", "3").await.expect("a put");
         client.put("actual/old", "1").await.expect("a put");
@@ -139,4 +140,64 @@ async fn the_controller_makes_what_is_agree_with_what_should_be() {
         let left = client.get(meerkat_client::Keys::prefix("actual/")).await.expect("a get");
         assert_eq!(left.count, 0);
     }
+}
+
+#[tokio::test]
+async fn one_leads_and_the_next_takes_over_when_it_steps_down_or_dies() {
+    let Some(path) = built("leader_election") else { return };
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
+        let client = Client::connect(cluster.endpoints()).await.expect("a client");
+        let candidate = |name: &str| Example::run(&path, &with(&[name], &cluster));
+        let mut anna = candidate("anna");
+        anna.prints("anna is a candidate").await;
+        anna.prints("anna leads").await;
+        let mut bert = candidate("bert");
+        bert.prints("bert is a candidate").await;
+        anna.interrupt().await;
+        anna.prints("anna stepped down").await;
+        anna.ends_well().await;
+        bert.prints("bert leads").await;
+        let mut carl = candidate("carl");
+        carl.prints("carl is a candidate").await;
+        // Killed, it cannot step down: its lease has to run out.
+        bert.child.kill().await.expect("to kill it");
+        carl.prints("carl leads").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let report = client.get("report/latest").await.expect("a get");
+        assert_eq!(report.first().map(|kv| kv.value.as_ref()), Some(b"carl".as_slice()));
+        carl.interrupt().await;
+        carl.prints("carl stepped down").await;
+        carl.ends_well().await;
+    }
+}
+
+#[tokio::test]
+async fn services_come_and_go_and_followers_are_told() {
+    let Some(path) = built("service_discovery") else { return };
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
+        let mut one = Example::run(&path, &with(&["announce", "web", "10.0.0.1:80"], &cluster));
+        one.prints("announced 10.0.0.1:80").await;
+        let mut follower = Example::run(&path, &with(&["follow", "web"], &cluster));
+        follower.prints("following web").await;
+        follower.prints("up 10.0.0.1:80").await;
+        let mut two = Example::run(&path, &with(&["announce", "web", "10.0.0.2:80"], &cluster));
+        two.prints("announced 10.0.0.2:80").await;
+        follower.prints("up 10.0.0.2:80").await;
+        one.interrupt().await;
+        one.prints("withdrawn 10.0.0.1:80").await;
+        one.ends_well().await;
+        follower.prints("down 10.0.0.1:80").await;
+        // Killed, it cannot withdraw: its lease has to run out.
+        two.child.kill().await.expect("to kill it");
+        follower.prints("down 10.0.0.2:80").await;
+        follower.interrupt().await;
+        follower.ends_well().await;
+    }
+}
+
+/// Arguments, with the cluster's endpoints behind them.
+fn with(args: &[&str], cluster: &Cluster) -> Vec<String> {
+    args.iter().map(|arg| (*arg).to_owned()).chain(cluster.endpoints()).collect()
 }

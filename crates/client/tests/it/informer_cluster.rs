@@ -1,7 +1,8 @@
 //! Informers of real members that are killed, frozen and cut off while history is compacted behind
 //! them: at every look the cache is what a list at the revision it claims gives.
 
-use crate::watch_cluster::{Cluster, Product, products};
+use crate::server::{BOTH, Kind};
+use crate::watch_cluster::Cluster;
 use bytes::Bytes;
 use meerkat_client::informer::{Delta, Informer, Snapshot};
 use meerkat_client::{Client, EtcdError, Keys, Op, Revision};
@@ -71,8 +72,10 @@ fn follow(informer: &Informer<Bytes>, queue: usize, pace: Duration) -> JoinHandl
             let (past, now) = match &delta {
                 Delta::Added(new) => (None, Some(new.modified)),
                 Delta::Updated { old, new } => (Some(old.modified), Some(new.modified)),
-                Delta::Deleted { last, .. } | Delta::Undecodable { last, .. } => (Some(last.modified), None),
-                Delta::Resync(object) => (Some(object.modified), Some(object.modified)),
+                Delta::Deleted { last, .. } => (Some(last.modified), None),
+                Delta::Undecodable { last: same, .. } | Delta::Resync(same) => {
+                    (Some(same.modified), Some(same.modified))
+                }
             };
             assert_eq!(view.remove(&key), past, "{delta:?}");
             if let Some(now) = now {
@@ -126,8 +129,8 @@ async fn harm(cluster: &mut Cluster, number: usize) {
     tokio::time::sleep(ms(300)).await;
 }
 
-async fn chaos(product: Product) {
-    let mut cluster = Cluster::start(product, 3).await;
+async fn chaos(kind: Kind) {
+    let mut cluster = Cluster::start(kind, 3).await;
     let client = Client::connect(cluster.endpoints()).await.expect("a client");
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..2).map(|seed| write(client.clone(), Arc::clone(&stop), seed)).collect();
@@ -152,7 +155,7 @@ async fn chaos(product: Product) {
     reached.expect("in time").expect("it runs");
     let ended = view(&informer.store().snapshot());
     assert_eq!(Some(&ended), listed(&client, last).await.as_ref());
-    println!("{product:?}: {written} writes, {FAULTS} faults, {compared} looks, {:?}", informer.status());
+    println!("{kind:?}: {written} writes, {FAULTS} faults, {compared} looks, {:?}", informer.status());
     informer.stop().await;
     for handler in handlers {
         assert_eq!(handler.await.expect("a legal sequence"), ended, "a final state was missed");
@@ -162,15 +165,15 @@ async fn chaos(product: Product) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_faults_the_cache_is_always_a_list_at_the_revision_it_claims() {
-    for product in products() {
-        chaos(product).await;
+    for kind in BOTH {
+        chaos(kind).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn history_compacted_while_cut_off_costs_one_list_and_tells_unseen_deletes() {
-    for product in products() {
-        let cluster = Cluster::start(product, 3).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 3).await;
         // The informer knows one member, which will be cut off; writes go to the others.
         let client = Client::connect(cluster.endpoints().drain(..1)).await.expect("a client");
         let beside = Client::connect(cluster.endpoints().drain(1..)).await.expect("a client");
@@ -199,7 +202,7 @@ async fn history_compacted_while_cut_off_costs_one_list_and_tells_unseen_deletes
         }
         let short: Vec<&str> = seen.iter().filter_map(|delta| delta.split('@').next()).collect();
         let status = informer.status();
-        println!("{product:?}: {seen:?}, {status:?}");
+        println!("{kind:?}: {seen:?}, {status:?}");
         assert_eq!(short, ["Deleted unseen(informed/gone", "Updated(informed/changed", "Added(informed/new"]);
         assert_eq!(status.relists(), 1);
     }

@@ -5,6 +5,7 @@
 //! when they like. The clock is Tokio's and moves only when all wait, so minutes take microseconds.
 //! `MEERKAT_INFORMER_SEED` runs one seed, `MEERKAT_INFORMER_SEEDS` that many.
 
+mod harm;
 mod judge;
 mod world;
 
@@ -192,92 +193,7 @@ fn the_judge_finds_every_source_that_lies() {
 /// What a broken informer would show: each of these, done to a good life, must be found.
 #[test]
 fn the_judge_finds_every_way_to_show_something_wrong() {
-    type Harm = fn(&mut Life) -> bool;
-    let harms: [(&str, Harm); 9] = [
-        ("an object is missing from the cache", |life| {
-            life.looks.iter_mut().rev().any(|seen| seen.objects.pop_last().is_some())
-        }),
-        ("an object is left in an index", |life| {
-            life.looks.iter_mut().rev().any(|seen| match seen.objects.pop_first() {
-                Some((key, known)) => {
-                    seen.objects.insert(key.clone(), known);
-                    seen.indexed.entry("?".to_owned()).or_default().push(key);
-                    true
-                }
-                None => false,
-            })
-        }),
-        ("the cache claims a revision it has not reached", |life| {
-            let world = life.world.lock();
-            life.looks.iter_mut().any(|seen| match seen.revision {
-                Some(revision)
-                    if revision < world.current()
-                        && world.at(revision).map(judge::expected)
-                            != world.at(revision + 1).map(judge::expected) =>
-                {
-                    seen.revision = Some(revision + 1);
-                    true
-                }
-                _ => false,
-            })
-        }),
-        ("a half-empty cache after a relist", |life| {
-            life.looks.iter_mut().rev().any(|seen| {
-                let many = 1 < seen.objects.len();
-                seen.objects.retain(|key, _| key.last().is_some_and(|last| last % 2 == 0));
-                many && { seen.objects.pop_first().is_some() }
-            })
-        }),
-        ("the last thing a handler was told is lost", |life| {
-            let last_real = |told: &Told| !matches!(told, Told::Resync(..));
-            life.handlers.iter_mut().any(|told| match told.iter().rposition(last_real) {
-                Some(place) => {
-                    told.remove(place);
-                    true
-                }
-                None => false,
-            })
-        }),
-        ("an addition comes twice", |life| {
-            life.handlers.iter_mut().any(|told| match told.first().cloned() {
-                Some(first) => {
-                    told.insert(1, first);
-                    true
-                }
-                None => false,
-            })
-        }),
-        ("a delete is swallowed", |life| {
-            life.handlers.iter_mut().any(|told| {
-                match told.iter().position(|one| matches!(one, Told::Gone { .. })) {
-                    Some(place) => {
-                        told.remove(place);
-                        true
-                    }
-                    None => false,
-                }
-            })
-        }),
-        ("an update tells of another past", |life| {
-            life.handlers.iter_mut().flatten().any(|one| match one {
-                Told::Updated { old, .. } => {
-                    old.modified -= 1;
-                    true
-                }
-                _ => false,
-            })
-        }),
-        ("a state that never was", |life| {
-            life.handlers.iter_mut().flatten().any(|one| match one {
-                Told::Added(_, known) => {
-                    known.value.push('x');
-                    true
-                }
-                _ => false,
-            })
-        }),
-    ];
-    for (name, harm) in harms {
+    for (name, harm) in harm::HARMS {
         let mut done = 0;
         for seed in 0..40 {
             let mut life = live(seed, None);

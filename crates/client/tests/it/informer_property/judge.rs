@@ -2,8 +2,8 @@
 //!
 //! * Cache: at every moment it is exactly what a list at the revision it claims would give; values
 //!   that cannot be decoded are kept apart; every index agrees with the objects.
-//! * Each handler, for each key: `Added` first, then changes that follow from what it was told, then
-//!   gone, then perhaps `Added` again. States are real, and never older than one told before.
+//! * Each handler, for each key: `Added` first, then changes and warnings that follow from what it was
+//!   told, then gone, then perhaps `Added` again. States are real, and never older than one told before.
 //! * In the end each handler knows the final state.
 
 use super::world::{State, World};
@@ -109,6 +109,7 @@ pub enum Told {
     Added(Bytes, Known),
     Updated { key: Bytes, old: Known, new: Known },
     Gone { key: Bytes, last: Known, unseen: bool },
+    Doubted(Bytes, Known),
     Resync(Bytes, Known),
 }
 
@@ -123,14 +124,14 @@ impl Told {
             Delta::Deleted { last, unseen } => {
                 Told::Gone { key, last: Known::from(&**last), unseen: *unseen }
             }
-            Delta::Undecodable { last, .. } => Told::Gone { key, last: Known::from(&**last), unseen: false },
+            Delta::Undecodable { last, .. } => Told::Doubted(key, Known::from(&**last)),
             Delta::Resync(object) => Told::Resync(key, Known::from(&**object)),
         }
     }
 
     pub fn key(&self) -> &Bytes {
         match self {
-            Told::Added(key, _) | Told::Resync(key, _) => key,
+            Told::Added(key, _) | Told::Doubted(key, _) | Told::Resync(key, _) => key,
             Told::Updated { key, .. } | Told::Gone { key, .. } => key,
         }
     }
@@ -146,7 +147,7 @@ pub fn handler(world: &World, told: &[Told], last: i64) -> Result<(), String> {
             Told::Added(_, now) => (None, Some(now)),
             Told::Updated { old, new, .. } => (Some(old), Some(new)),
             Told::Gone { last, .. } => (Some(last), None),
-            Told::Resync(_, now) => (Some(now), Some(now)),
+            Told::Doubted(_, same) | Told::Resync(_, same) => (Some(same), Some(same)),
         };
         if view.get(key) != past {
             return Err(format!("number {number}, {one:?}: it knew {:?}", view.get(key)));
@@ -155,16 +156,32 @@ pub fn handler(world: &World, told: &[Told], last: i64) -> Result<(), String> {
         let Some(now) = now else { continue };
         real(world, key, now).map_err(|error| format!("number {number}, {one:?}: {error}"))?;
         let before = newest.insert(key.clone(), now.modified).unwrap_or(0);
-        let fresh =
-            if matches!(one, Told::Resync(..)) { before == now.modified } else { before < now.modified };
+        let fresh = if past == Some(now) { before == now.modified } else { before < now.modified };
         if !fresh {
             return Err(format!("number {number}, {one:?}: it was told of {before} before"));
         }
         view.insert(key.clone(), now.clone());
     }
+    ending(world, told, view, last)
+}
+
+/// What it knows at the end: everything there is; and of what cannot be decoded at most what it was
+/// before, with the warning as the last word.
+fn ending(world: &World, told: &[Told], view: BTreeMap<Bytes, Known>, last: i64) -> Result<(), String> {
     let state = world.at(last).ok_or("ended in the future")?;
-    let (objects, _) = expected(state);
-    if view == objects { Ok(()) } else { Err(format!("at {last} there is {objects:?}, it knows {view:?}")) }
+    let (objects, rejected) = expected(state);
+    let (doubtful, certain): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        view.into_iter().partition(|(key, _)| rejected.contains(key));
+    if certain != objects {
+        return Err(format!("at {last} there is {objects:?}, it knows {certain:?}"));
+    }
+    for key in doubtful.keys() {
+        let word = told.iter().rev().find(|one| one.key() == key);
+        if !matches!(word, Some(Told::Doubted(..))) {
+            return Err(format!("{key:?} cannot be decoded, and the last word was {word:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the key ever was in that state.
