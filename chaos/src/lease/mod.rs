@@ -1,8 +1,9 @@
 //! Leases as a client on the wire sees them, written down for the checker.
 //!
 //! Reading order: `record` is plain data; `stream` is one LeaseKeepAlive call, raw; `keeper` is a
-//! client that holds leases and writes down what it was told, `holder` one that does so as it is bid; `partition` cuts members off; `witness` sees keys die on every
-//! member; `leaders` sees who led. Nothing here judges.
+//! client that holds leases and writes down what it was told, `holder` one that does so as it is
+//! bid; `witness` sees keys die on every member; `leaders` sees who led; `partition` cuts members
+//! off. Nothing here judges.
 
 pub mod holder;
 pub mod keeper;

@@ -5,10 +5,11 @@
 //! connections through the doors of others carry nothing; what had been sent waits, and goes on when
 //! the cut is healed, so that old messages arrive late, as they may. Clients are not affected.
 //!
-//! Whose a connection is, is found out from the kernel's tables, once, when it is opened.
+//! Whose a connection is, is found out from the kernel's tables, once, when it is opened. Members
+//! must not be started again meanwhile: their processes are looked for at the beginning only.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::Failure;
-use crate::driver::{Cluster, ClusterSpec};
+use crate::driver::{Cluster, ClusterSpec, Member};
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const BUFFER_BYTES: usize = 64 << 10;
@@ -32,23 +33,29 @@ pub struct Partition {
 /// Starts a cluster whose members speak to one another through doors.
 pub async fn start(spec: &ClusterSpec) -> Result<(Cluster, Partition), Failure> {
     let mut cluster = Cluster::prepare(spec)?;
-    let (cut, seen) = watch::channel(None);
-    let dirs: Vec<PathBuf> = cluster.members().iter().map(|member| member.data_dir().to_owned()).collect();
-    let mut doors = Vec::new();
+    let mut listeners = Vec::new();
     let mut urls = Vec::new();
-    for (number, member) in cluster.members().iter().enumerate() {
+    for _ in cluster.members() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         urls.push(format!("http://127.0.0.1:{}", listener.local_addr()?.port()));
-        let door = Door { to: number, peer_port: member.peer_port(), dirs: dirs.clone(), cut: seen.clone() };
-        doors.push(tokio::spawn(door.keep(listener)));
+        listeners.push(listener);
     }
-    let partition = Partition { cut, doors };
     let each: Vec<String> = (0..urls.len()).map(|number| format!("m{number}={}", urls[number])).collect();
     let initial = format!("--initial-cluster={}", each.join(","));
     for (number, url) in urls.iter().enumerate() {
         let own = format!("--initial-advertise-peer-urls={url}");
         cluster.member(number).start_changed(&[initial.clone(), own])?;
     }
+    // Whoever calls before the doors are kept waits in their queues.
+    let processes = await_processes(&cluster).await?;
+    let (cut, seen) = watch::channel(None);
+    let mut doors = Vec::new();
+    for (to, listener) in listeners.into_iter().enumerate() {
+        let peer_port = cluster.members()[to].peer_port();
+        let door = Door { to, peer_port, processes: processes.clone(), cut: seen.clone() };
+        doors.push(tokio::spawn(door.keep(listener)));
+    }
+    let partition = Partition { cut, doors };
     cluster.wait_until_ready(READY_WITHIN).await?;
     Ok((cluster, partition))
 }
@@ -76,8 +83,8 @@ impl Drop for Partition {
 struct Door {
     to: usize,
     peer_port: u16,
-    /// Data directories of all members, by which their processes are known.
-    dirs: Vec<PathBuf>,
+    /// The directory of each member's process in `/proc`.
+    processes: Vec<PathBuf>,
     cut: watch::Receiver<Option<usize>>,
 }
 
@@ -91,8 +98,8 @@ impl Door {
 
     async fn carry(self, caller: TcpStream) {
         let Ok(address) = caller.peer_addr() else { return };
-        let dirs = self.dirs.clone();
-        let owner = tokio::task::spawn_blocking(move || owner_of(address.port(), &dirs)).await;
+        let processes = self.processes.clone();
+        let owner = tokio::task::spawn_blocking(move || owner_of(address.port(), &processes)).await;
         let from = owner.ok().flatten();
         let Ok(member) = TcpStream::connect(("127.0.0.1", self.peer_port)).await else { return };
         let (Ok(()), Ok(())) = (caller.set_nodelay(true), member.set_nodelay(true)) else { return };
@@ -138,23 +145,42 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut gate: Gate) {
     }
 }
 
+/// Waits until every member's process runs the member's program: until then it is a copy of ours.
+async fn await_processes(cluster: &Cluster) -> Result<Vec<PathBuf>, Failure> {
+    let deadline = Instant::now() + READY_WITHIN;
+    while Instant::now() < deadline {
+        if let Some(processes) = processes_of(cluster)? {
+            return Ok(processes);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Err(Failure::harness("a member has no process"))
+}
+
+/// The processes of all members, known by the data directories in their command lines.
+fn processes_of(cluster: &Cluster) -> Result<Option<Vec<PathBuf>>, Failure> {
+    let commands: Vec<(PathBuf, String)> = std::fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|entry| Some((entry.path(), std::fs::read(entry.path().join("cmdline")).ok()?)))
+        .map(|(path, command)| (path, String::from_utf8_lossy(&command).into_owned()))
+        .collect();
+    let process = |member: &Member| {
+        let argument = format!("--data-dir={}", member.data_dir().display());
+        let found = commands.iter().find(|(_, command)| command.split('\0').any(|one| one == argument));
+        found.map(|(path, _)| path.clone())
+    };
+    Ok(cluster.members().iter().map(process).collect())
+}
+
 /// The member whose process opened a connection from this port.
-fn owner_of(port: u16, dirs: &[PathBuf]) -> Option<usize> {
+fn owner_of(port: u16, processes: &[PathBuf]) -> Option<usize> {
     let inode = inode_of(&std::fs::read_to_string("/proc/net/tcp").ok()?, port)?;
     let socket = format!("socket:[{inode}]");
-    for process in std::fs::read_dir("/proc").ok()?.flatten() {
-        let Ok(command) = std::fs::read(process.path().join("cmdline")) else { continue };
-        let command = String::from_utf8_lossy(&command).into_owned();
-        let Some(member) = dirs.iter().position(|dir| command.contains(&*dir.to_string_lossy())) else {
-            continue;
-        };
-        let Ok(files) = std::fs::read_dir(process.path().join("fd")) else { continue };
-        let mut links = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
-        if links.any(|link| link.to_string_lossy() == socket) {
-            return Some(member);
-        }
-    }
-    None
+    processes.iter().position(|process| {
+        let files = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        links.any(|link| link.to_string_lossy() == socket)
+    })
 }
 
 /// The inode of the socket whose local port is this one.

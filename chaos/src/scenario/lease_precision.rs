@@ -57,6 +57,8 @@ pub struct Report {
     pub pauses: usize,
     /// Changes of leader that were seen.
     pub leader_changes: usize,
+    /// The longest of them.
+    pub leaderless_max: Duration,
     /// Leases granted.
     pub leases: usize,
     /// Leases that were revoked by their clients, as far as these know.
@@ -204,6 +206,7 @@ fn judge(plan: &Plan, history: &LeaseHistory, report: &mut Report) -> Result<(),
         renewals.filter(|renewal| wanted(renewal.end)).count()
     };
     report.leader_changes = history.leader_changes.len();
+    report.leaderless_max = history.leader_changes.iter().map(Span::length).max().unwrap_or_default();
     report.leases = history.leases.len();
     report.revoked = history.leases.iter().filter(|lease| lease.revoke.is_some()).count();
     report.renewals = (

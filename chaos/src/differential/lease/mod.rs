@@ -14,6 +14,7 @@ pub mod coverage;
 pub mod events;
 pub mod expiry;
 pub mod generator;
+pub mod leaderless;
 pub mod names;
 pub mod run;
 pub mod side;

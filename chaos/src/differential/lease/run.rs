@@ -10,6 +10,7 @@ use super::answer::{LeaseAnswer, same};
 use super::coverage::Coverage;
 use super::expiry;
 use super::generator::{Generator, everything};
+use super::leaderless;
 use super::names;
 use super::side::Side;
 use super::step::{Ask, Step};
@@ -65,7 +66,7 @@ pub async fn run(plan: &Plan) -> Result<Coverage, Failure> {
         both.coverage
     );
     result?;
-    Failure::from_findings("every kind of step and answer is exercised", both.coverage.gaps())
+    Failure::from_findings("every kind of step and answer is exercised", both.coverage.gaps(plan.members))
         .map_err(|failure| both.explain(failure, &replay))?;
     let coverage = both.coverage.clone();
     both.etcd.finish()?;
@@ -128,6 +129,9 @@ impl Both {
         listening.0.and(listening.1)?;
         self.compare_events().await?;
         self.compare_state().await?;
+        if 1 < plan.members {
+            leaderless::compare(self).await?;
+        }
         self.verdict()
     }
 
@@ -236,6 +240,23 @@ impl Both {
             self.coverage.note_answer(etcd);
         }
         Ok(())
+    }
+
+    /// Kills all members but the first, on both.
+    pub fn bereave(&mut self) -> Result<(), Failure> {
+        self.etcd.bereave()?;
+        self.other.bereave()
+    }
+
+    /// Asks the first members, which have no leader, all that is answered without consensus; what
+    /// etcd says.
+    pub async fn ask_without_leader(&mut self, lease: i64) -> Result<Vec<LeaseAnswer>, Failure> {
+        let (etcd, other) =
+            tokio::join!(self.etcd.ask_without_leader(lease), self.other.ask_without_leader(lease));
+        for (etcd, other) in etcd.iter().zip(&other) {
+            self.require_same("the answers without a leader", etcd, other)?;
+        }
+        Ok(etcd)
     }
 
     fn require_same(&mut self, what: &str, etcd: &LeaseAnswer, other: &LeaseAnswer) -> Result<(), Failure> {

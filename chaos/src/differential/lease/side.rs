@@ -130,6 +130,27 @@ impl Side {
         heard(&mut stream).await
     }
 
+    /// Kills all members but the first.
+    pub fn bereave(&mut self) -> Result<(), Failure> {
+        for member in 1..self.endpoints.len() {
+            self.cluster.member(member).kill()?;
+        }
+        Ok(())
+    }
+
+    /// Asks the first member, which has no leader, how long a lease lives, to renew it, and which
+    /// leases there are; the answers, comparable.
+    pub async fn ask_without_leader(&self, lease: i64) -> Vec<LeaseAnswer> {
+        let renewing = async {
+            let mut stream = self.endpoints[0].keep_alive();
+            stream.send(self.names.id(lease)).await;
+            heard(&mut stream).await
+        };
+        let time_to_live = self.ask(0, Ask::TimeToLive { lease, keys: true });
+        let (time_to_live, renewed, leases) = tokio::join!(time_to_live, renewing, self.ask(0, Ask::Leases));
+        [time_to_live, renewed, leases].map(|answer| answer.comparable(&self.names)).to_vec()
+    }
+
     /// Every event up to a revision, of each member, comparable; from the `first`th on.
     pub async fn events(&mut self, revision: i64, first: usize) -> Result<Vec<Vec<Event>>, Failure> {
         let hearing = self.watchers.iter_mut().map(|watcher| watcher.hear(revision));
