@@ -95,7 +95,8 @@ def report(options, pairs):
         "# Meerkat beside etcd",
         "",
         "Written by `scripts/bench-vs-etcd`; run it again rather than editing this file.",
-        "Watches have a page of their own, [benchmarks-watch.md](benchmarks-watch.md).",
+        "Watches have a page of their own, [benchmarks-watch.md](benchmarks-watch.md), and so have leases, "
+        "[benchmarks-leases.md](benchmarks-leases.md).",
         "",
         f"{datetime.date.today().isoformat()}, by `{command}`:",
         "",

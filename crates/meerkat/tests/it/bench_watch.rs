@@ -8,7 +8,7 @@ use crate::bench::{Solo, start};
 use crate::process::{clean, etcd_program, meerkat, run, skip, stderr, stdout, wait_until};
 
 /// An etcd member where there is etcd, and one of Meerkat.
-fn servers() -> Vec<(&'static str, Solo)> {
+pub fn servers() -> Vec<(&'static str, Solo)> {
     let mut servers = Vec::new();
     match etcd_program("etcd") {
         Some(program) => servers.push(("etcd", start(clean(Command::new(program))))),
@@ -21,7 +21,7 @@ fn servers() -> Vec<(&'static str, Solo)> {
 }
 
 /// A bench of a good server, which must find nothing wrong.
-fn bench(name: &str, server: &Solo, args: &[&str]) -> Value {
+pub fn bench(name: &str, server: &Solo, args: &[&str]) -> Value {
     let pid = server.process.0.id().to_string();
     let output = run(
         meerkat()

@@ -1,10 +1,12 @@
 //! The binary from the outside: run as a user runs it, judged by what it prints and how it exits.
 
 mod bench;
+mod bench_lease;
 mod bench_watch;
 mod demo;
 mod dev;
 mod etcd;
+mod lease;
 mod process;
 mod same_as_etcdctl;
 mod serve;

@@ -164,8 +164,10 @@ impl Session {
 
     /// Nothing more is asked; what was asked is still answered.
     pub fn pause(&mut self, now_ns: u64) {
-        self.running = false;
-        self.paused_ns = now_ns;
+        // Told twice, it stands still since the first time.
+        if std::mem::take(&mut self.running) {
+            self.paused_ns = now_ns;
+        }
     }
 
     /// Asks what has become due. An error if the server is so late that a whole round is unanswered.

@@ -109,6 +109,7 @@ fn a_paced_session_renews_each_lease_once_a_round_and_stands_still_when_paused()
         session.feed(&answer(stream, lease, 60), 700, &mut tally).expect("good");
     }
     session.pause(700);
+    session.pause(3_000);
     session.tick(5_000).expect("nothing is due");
     assert!(asked(&mut session).is_empty());
     session.resume(5_700);
