@@ -1,5 +1,5 @@
-//! One binary for all of it: a member (`serve`), a throw-away cluster (`dev`), a load generator
-//! (`bench`), and the operator's tool (everything else).
+//! One binary for all of it: a member (`serve`), a throw-away cluster (`dev`), one that is broken on
+//! screen (`demo`), a load generator (`bench`), and the operator's tool (everything else).
 //!
 //! Only this file reads the process's arguments and ends the process. Started under the name
 //! `etcd` it is `meerkat serve`, and under the name `etcdctl` the operator's tool, so that it fits
@@ -7,6 +7,7 @@
 
 mod bench;
 mod command;
+mod demo;
 mod dev;
 mod endpoint;
 mod failure;
@@ -48,6 +49,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
             serve::run(&serve::command().get_matches_from(args))
         }
         Some("dev") => dev::run(&parse(Command::new("meerkat dev").about(DEV), rest)),
+        Some("demo") => demo::run(&parse(Command::new("meerkat demo").about(DEMO), rest)),
         Some("bench") => bench::run(&parse(Command::new("meerkat bench").about(BENCH), rest)),
         _ => {
             let bare_separator = args.last().is_some_and(|last| last == "--");
@@ -58,6 +60,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
 
 const SERVE: &str = "Run one member of a cluster, with etcd's flags";
 const DEV: &str = "Run a throw-away cluster on this machine";
+const DEMO: &str = "Break a throw-away cluster on screen and see that nothing is lost";
 const BENCH: &str = "Load any etcd v3 cluster and measure it";
 
 /// What to do, by the first argument or by the name the binary was called; and the arguments left.
@@ -76,11 +79,12 @@ fn parse<T: Args>(command: Command, args: Vec<OsString>) -> T {
     T::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// The operator's command line. Its help lists the other three commands too.
+/// The operator's command line. Its help lists the other commands too.
 fn operator(args: Vec<OsString>) -> command::OperatorCli {
     let command = command::OperatorCli::command().subcommands([
         Command::new("serve").about(SERVE),
         Command::new("dev").about(DEV),
+        Command::new("demo").about(DEMO),
         Command::new("bench").about(BENCH),
     ]);
     let matches = command.try_get_matches_from(args).unwrap_or_else(|error| leave(error));
@@ -117,6 +121,7 @@ mod tests {
         command::OperatorCli::command().debug_assert();
         serve::command().debug_assert();
         dev::DevArgs::augment_args(Command::new("dev")).debug_assert();
+        demo::DemoArgs::augment_args(Command::new("demo")).debug_assert();
         bench::BenchArgs::augment_args(Command::new("bench")).debug_assert();
     }
 }

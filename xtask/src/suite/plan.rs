@@ -48,6 +48,7 @@ pub fn plan(root: &Path, programs: &[Program], long: bool) -> Vec<Suite> {
     let mut suites: Vec<Suite> = programs.into_iter().map(suite_of).collect();
     let chaos = suites.iter().position(|suite| suite.name.starts_with("meerkat-chaos"));
     suites.insert(chaos.unwrap_or(suites.len()), documentation(root));
+    suites.push(failover_demo(root));
     suites.push(compose(root));
     if long {
         suites.iter_mut().for_each(|suite| suite.budget *= LONG_FACTOR);
@@ -103,6 +104,18 @@ fn documentation(root: &Path) -> Suite {
     }
 }
 
+/// The demo as a visitor runs it, without a terminal. It fails by its own verdict.
+fn failover_demo(root: &Path) -> Suite {
+    Suite {
+        name: "failover demo".to_owned(),
+        program: root.join("scripts/demo-failover"),
+        arguments: vec!["--plain".to_owned()],
+        directory: root.to_path_buf(),
+        budget: Duration::from_secs(240),
+        counts: false,
+    }
+}
+
 /// Three containers from the image, one of them killed. Says so and ends well without an engine.
 fn compose(root: &Path) -> Suite {
     Suite {
@@ -142,6 +155,7 @@ mod tests {
             "meerkat-state it",
             "documentation examples",
             "meerkat-chaos crash",
+            "failover demo",
             "docker compose",
         ];
         assert_eq!(names(&programs), expected);

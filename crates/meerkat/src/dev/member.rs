@@ -63,6 +63,30 @@ impl Member {
         Ok(Member { name, ports, log, child: command.spawn()? })
     }
 
+    /// Ends it as a crash does, and waits until it is gone.
+    pub async fn kill(&mut self) -> io::Result<()> {
+        self.child.kill().await
+    }
+
+    /// Takes the processor from it. It keeps its memory and its connections, and answers nobody.
+    pub fn pause(&self) -> io::Result<()> {
+        self.signal(libc::SIGSTOP)
+    }
+
+    pub fn go_on(&self) -> io::Result<()> {
+        self.signal(libc::SIGCONT)
+    }
+
+    fn signal(&self, signal: libc::c_int) -> io::Result<()> {
+        let id = self.child.id().ok_or_else(|| io::Error::other(format!("{} has ended", self.name)))?;
+        // SAFETY: kill has no memory effects, and the id is of a child not yet waited for, so it
+        // cannot have been given to another process.
+        match unsafe { libc::kill(id as libc::pid_t, signal) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
@@ -74,10 +98,8 @@ impl Member {
 
     /// Asks it to stop and waits; kills it if it does not.
     pub async fn stop(&mut self) -> io::Result<()> {
-        if let Some(id) = self.child.id() {
-            // SAFETY: kill has no memory effects, and the id is of a child not yet waited for, so
-            // it cannot have been given to another process.
-            unsafe { libc::kill(id as libc::pid_t, libc::SIGTERM) };
+        if self.child.id().is_some() {
+            self.signal(libc::SIGTERM)?;
         }
         match tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await {
             Ok(ended) => ended.map(|_| ()),
@@ -97,13 +119,14 @@ fn flag(name: &str, path: &Path) -> OsString {
     flag
 }
 
-/// A member must not outlive a parent that was killed: nobody would know of it.
+/// A member must not outlive a parent that was killed: nobody would know of it. KILL, since a paused
+/// member would not hear anything milder; the data is safe from it.
 #[cfg(target_os = "linux")]
 fn end_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec only this one system call is made, which allocates nothing and
     // takes no lock.
     unsafe {
-        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         });

@@ -3,8 +3,8 @@
 //! The members are processes of their own, exactly as in production but for their addresses. One
 //! that dies is announced and the others go on, so that this is also the place to try that out.
 
-mod member;
-mod ports;
+pub mod member;
+pub mod ports;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

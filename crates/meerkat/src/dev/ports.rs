@@ -51,6 +51,21 @@ pub fn free(nodes: u16) -> io::Result<Vec<Ports>> {
         .collect()
 }
 
+/// Ports that nobody else is likely to take while a member is dead: outgoing connections get theirs
+/// from a range above these. The search begins at a place of this process's own.
+pub fn lasting(nodes: u16) -> io::Result<Vec<Ports>> {
+    let span = u32::from(LASTING_END - LASTING_FIRST);
+    let start = std::process::id().wrapping_mul(31) % span;
+    let candidates = (0..span).map(|step| LASTING_FIRST + ((start + step) % span) as u16);
+    let mut free = candidates.filter(|port| listen(*port).is_ok());
+    let mut take = || free.next().ok_or_else(|| io::Error::other("loopback has no free port"));
+    (0..nodes).map(|_| Ok(Ports { client: take()?, peer: take()? })).collect()
+}
+
+/// Above the services of a usual machine, below where Linux begins with outgoing connections.
+const LASTING_FIRST: u16 = 12_000;
+const LASTING_END: u16 = 32_000;
+
 /// The ports written down in a data directory, if there is one with a cluster in it.
 pub fn remembered(directory: &Path) -> Result<Option<Vec<Ports>>, String> {
     let text = match std::fs::read_to_string(directory.join(FILE)) {
@@ -111,6 +126,17 @@ mod tests {
         let _alone = alone();
         let ports = free(9).expect("loopback has free ports");
         let mut all: Vec<u16> = ports.iter().flat_map(|ports| [ports.client, ports.peer]).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 18);
+    }
+
+    #[test]
+    fn lasting_ports_differ_and_lie_below_those_of_outgoing_connections() {
+        let _alone = alone();
+        let ports = lasting(9).expect("loopback has free ports");
+        let mut all: Vec<u16> = ports.iter().flat_map(|ports| [ports.client, ports.peer]).collect();
+        assert!(all.iter().all(|port| (LASTING_FIRST..LASTING_END).contains(port)), "{all:?}");
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 18);

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_watch;
+mod demo;
 mod dev;
 mod etcd;
 mod process;
