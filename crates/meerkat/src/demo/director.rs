@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::model::{Condition, Input, Scene};
-use super::script::{self, Fault, Kind, MEMBERS};
+use super::script::{self, Fault, Kind, MEMBERS, Sight};
 use super::stage::{Stage, condition_under};
 use super::teller::Teller;
 use super::verdict::{member_name, seconds};
@@ -45,11 +45,14 @@ impl Director<'_> {
         for (at, fault) in faults.iter().enumerate() {
             self.wait_until("the cluster is calm", SETTLE_TIMEOUT, is_calm).await?;
             sleep(self.pause).await;
-            let members = self.aim(*fault).await?;
+            let (members, sight) = self.aim(*fault).await?;
             let names = names(&members);
             let title = fault.kind.title();
             self.teller.say(format!("fault {} of {}: {title}: {names}", at + 1, faults.len())).await;
-            self.strike(*fault, &members).await?;
+            self.strike(*fault, &members, sight).await?;
+            // Until the fault is counted, the scene is the one before it.
+            let counted = |scene: &Scene| at < scene.faults;
+            self.wait_until("the fault is noted", SETTLE_TIMEOUT, counted).await?;
             self.endure(*fault, &members).await?;
             self.teller.tell(Input::Over).await;
             self.require_all_alive()?;
@@ -59,15 +62,16 @@ impl Director<'_> {
         Ok(())
     }
 
-    async fn aim(&mut self, fault: Fault) -> Result<Vec<usize>, String> {
+    async fn aim(&mut self, fault: Fault) -> Result<(Vec<usize>, Sight), String> {
         let can_aim = |scene: &Scene| script::aim(fault, &scene.sight).is_some();
         self.wait_until("there is a target", SETTLE_TIMEOUT, can_aim).await?;
         let sight = self.scene.borrow().sight;
-        script::aim(fault, &sight).ok_or_else(|| "the target has moved away".to_owned())
+        let members = script::aim(fault, &sight).ok_or("the target has moved away")?;
+        Ok((members, sight))
     }
 
     /// The time of a fault is taken just before it, and it is told just after it.
-    async fn strike(&mut self, fault: Fault, members: &[usize]) -> Result<(), String> {
+    async fn strike(&mut self, fault: Fault, members: &[usize], sight: Sight) -> Result<(), String> {
         let at = self.teller.now();
         for member in members {
             let done = match fault.kind {
@@ -81,7 +85,7 @@ impl Director<'_> {
             };
             done.map_err(|error| format!("cannot strike {}: {error}", member_name(*member)))?;
         }
-        self.teller.tell_of(at, Input::Struck { fault, members: members.to_vec() }).await;
+        self.teller.tell_of(at, Input::Struck { fault, members: members.to_vec(), sight }).await;
         self.set(members, condition_under(fault.kind)).await;
         Ok(())
     }
@@ -191,13 +195,12 @@ fn is_or_are(members: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::script::Sight;
     use super::*;
 
     #[test]
     fn a_scene_is_calm_when_nobody_waits_for_anything() {
         let sight = Sight { leader: Some(0), hangs_on: [Some(0); 3] };
-        let calm = Scene { sight, level: true, resumed: true, watch_ended: false };
+        let calm = Scene { sight, level: true, faults: 0, resumed: true, watch_ended: false };
         assert!(is_calm(&calm));
         assert!(!is_calm(&Scene { level: false, ..calm }));
         assert!(!is_calm(&Scene { sight: Sight { leader: None, ..sight }, ..calm }));

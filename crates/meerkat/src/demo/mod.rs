@@ -1,4 +1,4 @@
-//! `meerkat demo`: the promises of the product, broken at on screen.
+//! `meerkat demo`: the promises of the product, put to the test on screen.
 //!
 //! `failover` starts three members of this binary, a writer and three watchers, then kills, pauses
 //! and cuts off members one after another, and at the end compares what every watcher was told with

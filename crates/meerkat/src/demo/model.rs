@@ -165,9 +165,11 @@ pub enum Input {
     },
     /// The first revision that the watchers ask for.
     Begin(Revision),
+    /// `sight` is that of the moment before: the watchers may have noticed already.
     Struck {
         fault: Fault,
         members: Vec<usize>,
+        sight: Sight,
     },
     Returned,
     Over,
@@ -183,6 +185,8 @@ pub struct Scene {
     pub sight: Sight,
     /// Every watcher was told of every write that was acknowledged.
     pub level: bool,
+    /// How many faults have struck. A director who has just struck waits to see it counted here.
+    pub faults: usize,
     /// Every watcher is back from the last fault.
     pub resumed: bool,
     /// A watch has ended for good: nothing that waits for it will come.
@@ -249,7 +253,7 @@ impl Model {
             Input::Hangs { watcher, on, resumes, last_gap } => self.hangs(watcher, on, resumes, last_gap),
             Input::WatchEnded { watcher, reason } => self.watch_ended(watcher, reason),
             Input::Begin(first) => self.begin(first),
-            Input::Struck { fault, members } => self.struck(at, fault, members),
+            Input::Struck { fault, members, sight } => self.struck(at, fault, members, sight),
             Input::Returned => self.returned(at),
             Input::Over => self.set_fault_state(FaultState::Over),
             Input::Problem(text) => self.problem(text),
@@ -326,15 +330,15 @@ impl Model {
 
     /// `at` is the moment just before the fault; this is told just after it. So a write that is
     /// sent from now on is certainly later than the fault.
-    fn struck(&mut self, at: Duration, fault: Fault, members: Vec<usize>) {
+    fn struck(&mut self, at: Duration, fault: Fault, members: Vec<usize>, sight: Sight) {
         let armed = (!fault.kind.counts_from_return()).then_some(self.arm(at));
-        let from = self.sight().hangs_on;
+        let (from, to) = (sight.hangs_on, self.sight().hangs_on);
         self.faults.push(FaultRow {
             kind: fault.kind,
             members,
             state: FaultState::Struck,
             from,
-            to: from,
+            to,
             resumed: [None; WATCHERS],
             armed,
         });
@@ -391,6 +395,7 @@ impl Model {
         Scene {
             sight: self.sight(),
             level: self.level(),
+            faults: self.faults.len(),
             resumed: self.faults.last().is_none_or(FaultRow::all_resumed),
             watch_ended: self.watchers.iter().any(|row| row.ended.is_some()),
         }
@@ -477,7 +482,8 @@ mod tests {
 
     fn strike(model: &mut Model, at: u64, kind: Kind) {
         let fault = Fault { kind, watcher: 0 };
-        model.apply(ms(at), Input::Struck { fault, members: vec![1] });
+        let sight = model.sight();
+        model.apply(ms(at), Input::Struck { fault, members: vec![1], sight });
     }
 
     #[test]
@@ -527,6 +533,26 @@ mod tests {
         model.apply(ms(1_300), Input::Over);
         model.apply(ms(1_400), hangs(Some(0)));
         assert_eq!((model.faults[0].from[0], model.faults[0].to[0]), (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn a_watcher_that_noticed_before_the_fault_was_told_has_moved_all_the_same() {
+        let mut model = running();
+        let hangs = |on| Input::Hangs { watcher: 0, on, resumes: 0, last_gap: None };
+        model.apply(ms(500), hangs(Some(1)));
+        let sight = model.sight();
+        model.apply(ms(1_001), hangs(Some(2)));
+        let fault = Fault { kind: Kind::KillWatched, watcher: 0 };
+        model.apply(ms(1_000), Input::Struck { fault, members: vec![1], sight });
+        assert_eq!((model.faults[0].from[0], model.faults[0].to[0]), (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn a_scene_counts_the_fault_that_its_watchers_are_not_back_from() {
+        let mut model = running();
+        assert!(model.scene().resumed);
+        strike(&mut model, 1_000, Kind::Cut);
+        assert_eq!((model.scene().faults, model.scene().resumed), (1, false));
     }
 
     #[test]

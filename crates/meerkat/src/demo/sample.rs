@@ -52,7 +52,8 @@ pub fn in_the_middle_of_a_kill() -> Model {
     model.apply(ms(12_000), Input::Said("fault 1 of 2: kill -9 of m2".to_owned()));
     let fault = Fault { kind: Kind::KillWatched, watcher: 1 };
     model.apply(ms(12_000), Input::Condition { member: 1, condition: Condition::Down });
-    model.apply(ms(12_000), Input::Struck { fault, members: vec![1] });
+    let sight = model.sight();
+    model.apply(ms(12_000), Input::Struck { fault, members: vec![1], sight });
     hangs(&mut model, 12_050, 1, None, 0);
     write(&mut model, 12_200, 3);
     tell(&mut model, 12_250, &[0, 2], 3);

@@ -151,7 +151,8 @@ mod tests {
         let numbers: BTreeMap<Revision, Number> =
             (0..3).map(|number| (at(number as i64 + 2), Number(number))).collect();
         let fault = Fault { kind: Kind::Cut, watcher: 0 };
-        model.apply(NOW, Input::Struck { fault, members: vec![2] });
+        let sight = model.sight();
+        model.apply(NOW, Input::Struck { fault, members: vec![2], sight });
         for (revision, number) in &numbers {
             model.apply(NOW, Input::Sent(*number));
             let end = WriteEnd::Acknowledged(*revision);

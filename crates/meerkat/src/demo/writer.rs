@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use meerkat_client::{Client, Error, Fate};
+use meerkat_types::Revision;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -27,6 +28,7 @@ pub async fn write(client: Client, teller: Teller, stop: watch::Receiver<bool>) 
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut stop_at: Option<Instant> = None;
+    let mut failing = false;
     for number in (0..).map(Number) {
         ticks.tick().await;
         if stop_at.is_none() && *stop.borrow() {
@@ -34,7 +36,13 @@ pub async fn write(client: Client, teller: Teller, stop: watch::Receiver<bool>) 
         }
         teller.tell(Input::Sent(number)).await;
         let put = client.put(key(number), number.0.to_string()).timeout(WRITE_TIMEOUT).await;
-        let end = end_of(put.map(|response| response.revision));
+        let end = end_of(put.as_ref().map(|response| response.revision));
+        // The first of a row of failures stands for all of them.
+        if let (Err(error), false) = (&put, failing) {
+            let what = if end == WriteEnd::Unknown { "outcome unknown" } else { "not done" };
+            teller.say(format!("write {}: {what}: {error}", number.0)).await;
+        }
+        failing = put.is_err();
         teller.tell(Input::Written { number, end }).await;
         match stop_at {
             Some(_) if matches!(end, WriteEnd::Acknowledged(_)) => return Ok(()),
@@ -47,7 +55,7 @@ pub async fn write(client: Client, teller: Teller, stop: watch::Receiver<bool>) 
     Ok(())
 }
 
-fn end_of(put: Result<meerkat_types::Revision, Error>) -> WriteEnd {
+fn end_of(put: Result<Revision, &Error>) -> WriteEnd {
     match put {
         Ok(revision) => WriteEnd::Acknowledged(revision),
         Err(error) => match error.fate() {
