@@ -1,0 +1,91 @@
+//! What a client is told once, when it connects.
+//!
+//! Every number has a default that suits a cluster in one region. Nothing here is read again from
+//! the environment: two clients in one process may differ in everything.
+
+use std::time::Duration;
+
+/// How to reach a cluster. Start with [`Config::new`] and change what does not fit.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) request_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) probe_interval: Duration,
+    pub(crate) standby_interval: Duration,
+    pub(crate) probe_timeout: Duration,
+    pub(crate) sync_interval: Option<Duration>,
+    pub(crate) lazy: bool,
+}
+
+impl Config {
+    /// A configuration for these endpoints: `host:port`, or a URL with `http` or `https`.
+    pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Config {
+        Config {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            // Above the seven seconds that an etcd member gives a proposal of its own.
+            request_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(2),
+            // With the timeout below: a member that is frozen or cut off is found within 3 s.
+            probe_interval: Duration::from_secs(1),
+            standby_interval: Duration::from_secs(5),
+            probe_timeout: Duration::from_secs(2),
+            sync_interval: None,
+            lazy: false,
+        }
+    }
+
+    /// How long a request may take, attempts and pauses together, unless it says otherwise. 10 s.
+    #[must_use]
+    pub fn request_timeout(mut self, timeout: Duration) -> Config {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// How long opening one connection may take. 2 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Config {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How often a member in use is asked for its status. 1 s.
+    ///
+    /// This is a call and not an HTTP/2 ping, because etcd closes connections that ping more often
+    /// than every 5 s, and because a ping cannot tell whether the member still has a leader.
+    #[must_use]
+    pub fn probe_interval(mut self, interval: Duration) -> Config {
+        self.probe_interval = interval;
+        self
+    }
+
+    /// How often a member that is not in use is asked for its status. 5 s.
+    #[must_use]
+    pub fn standby_interval(mut self, interval: Duration) -> Config {
+        self.standby_interval = interval;
+        self
+    }
+
+    /// How long a member may take to answer such a question before it counts as gone. 2 s.
+    #[must_use]
+    pub fn probe_timeout(mut self, timeout: Duration) -> Config {
+        self.probe_timeout = timeout;
+        self
+    }
+
+    /// Asks the cluster for its members this often and uses their client URLs as endpoints. Off
+    /// unless set; on demand there is `client.cluster().sync()`.
+    #[must_use]
+    pub fn sync_interval(mut self, interval: Duration) -> Config {
+        self.sync_interval = Some(interval);
+        self
+    }
+
+    /// Connecting succeeds at once, whether or not a member can be reached yet.
+    #[must_use]
+    pub fn lazy(mut self) -> Config {
+        self.lazy = true;
+        self
+    }
+}

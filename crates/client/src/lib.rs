@@ -1,0 +1,43 @@
+//! A client for Meerkat and for etcd v3: it finds a healthy member, repeats only what is safe to
+//! repeat, and says of every failed write whether it happened.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), meerkat_client::Error> {
+//! use meerkat_client::{Client, Keys};
+//!
+//! let client = Client::connect(["127.0.0.1:2379", "127.0.0.1:2381"]).await?;
+//! client.put("cfg/colour", "green").await?;
+//! let page = client.get(Keys::prefix("cfg/")).limit(100).await?;
+//! for kv in &page.kvs {
+//!     println!("{:?} = {:?} at {}", kv.key, kv.value, kv.modified);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every request is a builder that one awaits. A failure is an [`Error`], and the first thing to
+//! ask of it is its [`Fate`]: refused, not done, or unknown.
+
+#![deny(missing_docs)]
+
+mod balancer;
+mod call;
+mod client;
+mod config;
+mod error;
+mod keys;
+pub mod kv;
+pub mod lease;
+mod namespace;
+mod retry;
+pub mod txn;
+
+pub use client::Client;
+pub use config::Config;
+pub use error::{Error, ErrorKind, Fate};
+pub use keys::Keys;
+pub use kv::{DeleteResponse, GetResponse, PutResponse, Sort, SortOrder, SortTarget};
+pub use lease::Leases;
+pub use meerkat_proto::error_text::EtcdError;
+pub use meerkat_types::{Event, EventKind, Key, KeyRange, KeyValue, LeaseId, Revision};
+pub use txn::{Compare, Op, OpResult, TxnResponse};
