@@ -38,8 +38,14 @@ pub(crate) struct Attempt {
 impl Attempt {
     /// The message with what every call carries: its deadline, and whether a leader is needed.
     pub(crate) fn request<M>(&self, message: M) -> tonic::Request<M> {
-        let mut request = tonic::Request::new(message);
+        let mut request = self.unbounded(message);
         request.set_timeout(self.left);
+        request
+    }
+
+    /// The message without a deadline for the server: the answer is a stream that may outlive it.
+    pub(crate) fn unbounded<M>(&self, message: M) -> tonic::Request<M> {
+        let mut request = tonic::Request::new(message);
         if self.kind != CallKind::LocalRead {
             // A member without a leader then says so at once, and before it does anything.
             request.metadata_mut().insert("hasleader", tonic::metadata::MetadataValue::from_static("true"));
@@ -105,7 +111,10 @@ impl Client {
             let generation = self.pool().credentials().generation();
             let status = match call.attempt(&picked, &send).await {
                 Ok(answer) => {
-                    self.pool().report(picked.id, Verdict::Good);
+                    // A local read proves nothing: a member that is cut off answers it too.
+                    if kind != CallKind::LocalRead {
+                        self.pool().report(picked.id, Verdict::Good);
+                    }
                     let (doubt, endpoint) = (call.doubt, picked.name);
                     return Ok(Done { answer: answer.into_inner(), doubt, endpoint });
                 }
@@ -119,14 +128,18 @@ impl Client {
                 }
                 Decision::Renew => {
                     call.renewals += 1;
-                    let renewed = call.renewals <= RENEWALS_MAX && self.renew_token(generation).await?;
-                    if !renewed {
+                    let left = call.deadline.saturating_duration_since(Instant::now());
+                    let renewed = match call.renewals {
+                        0..=RENEWALS_MAX => self.renew_token(generation, left).await,
+                        _ => Ok(false),
+                    };
+                    if !renewed.map_err(|error| call.failed(error))? {
                         let fate = if call.doubt { Fate::Unknown } else { Fate::Refused };
                         return Err(call.failed(Error::from_status(fate, seen, &status, Some(picked.name))));
                     }
                 }
                 Decision::Again { doubt } => {
-                    call.doubt |= doubt && !matches!(kind, CallKind::Read | CallKind::LocalRead);
+                    call.doubt |= doubt && retry::at_deadline(kind, true) == Fate::Unknown;
                     call.avoid = Some(picked.id);
                     if !call.pause().await {
                         let fate = retry::at_deadline(kind, call.doubt);
@@ -180,6 +193,7 @@ impl Course {
             match self.kind {
                 // Nobody can answer a read that needs a leader here; a write may still go through.
                 CallKind::Read => picked.gone_or_leaderless().await,
+                CallKind::Login => picked.gone_or_leaderless().await,
                 CallKind::LocalRead | CallKind::Write | CallKind::Once | CallKind::Idempotent => {
                     picked.gone().await;
                 }

@@ -1,12 +1,14 @@
 //! The handle to a cluster.
 
 use crate::balancer::Pool;
-use crate::call::Failed;
 use crate::config::Config;
 use crate::error::Error;
+use crate::lease::Keeper;
 use crate::namespace::Namespace;
+use crate::watch::Hub;
 use bytes::Bytes;
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 
 /// A handle to a cluster. Clones are cheap and share connections, health and token.
@@ -19,6 +21,12 @@ pub struct Client {
 /// What all handles of one client share.
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
+    pub(crate) watches: Hub,
+    keeper: Keeper,
+    /// One renewal of the token at a time.
+    pub(crate) login: tokio::sync::Mutex<()>,
+    /// Where background tasks run, whatever thread asks for one.
+    runtime: tokio::runtime::Handle,
 }
 
 impl Client {
@@ -38,15 +46,32 @@ impl Client {
     pub async fn connect_with(config: Config) -> Result<Client, Error> {
         let lazy = config.lazy;
         let pool = Pool::new(config)?;
-        let shared = Arc::new(Shared { pool });
-        let client = Client { shared, namespace: Namespace::default() };
+        let shared = Arc::new(Shared {
+            pool,
+            watches: Hub::default(),
+            keeper: Keeper::default(),
+            login: tokio::sync::Mutex::new(()),
+            runtime: tokio::runtime::Handle::current(),
+        });
+        let client = Client::whole(shared);
         let answered = lazy || client.pool().first_look().await;
         if !answered {
             let names = client.pool().names().join(", ");
             return Err(Error::unreachable(format!("no member answers at {names}")));
         }
         client.pool().watch_health();
+        if let Some(interval) = client.pool().config().sync_interval {
+            client.spawn(crate::cluster::keep_synced(Arc::downgrade(&client.shared), interval));
+        }
+        if !lazy {
+            client.renew_token(0, client.pool().config().request_timeout).await?;
+        }
         Ok(client)
+    }
+
+    /// A handle without a namespace to what these handles share.
+    pub(crate) fn whole(shared: Arc<Shared>) -> Client {
+        Client { shared, namespace: Namespace::default() }
     }
 
     /// The same cluster, seen through a prefix: every key of every request is put below it, and
@@ -70,15 +95,17 @@ impl Client {
         &self.namespace
     }
 
-    #[allow(dead_code)]
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.shared.keeper
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Gets a new token if the one with this number is still the current one. False if this client
-    /// has no user to get one for.
-    pub(crate) async fn renew_token(&self, _seen: u64) -> Result<bool, Failed> {
-        Ok(false)
+    /// Runs a task in the background.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.shared.runtime.spawn(task));
     }
 }
 

@@ -3,6 +3,9 @@
 //! Every number has a default that suits a cluster in one region. Nothing here is read again from
 //! the environment: two clients in one process may differ in everything.
 
+#[cfg(feature = "tls")]
+use crate::tls::Tls;
+use std::fmt;
 use std::time::Duration;
 
 /// How to reach a cluster. Start with [`Config::new`] and change what does not fit.
@@ -17,6 +20,23 @@ pub struct Config {
     pub(crate) probe_timeout: Duration,
     pub(crate) sync_interval: Option<Duration>,
     pub(crate) lazy: bool,
+    pub(crate) login: Option<Login>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Tls,
+}
+
+/// Who this client is.
+#[derive(Clone)]
+pub(crate) struct Login {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Configurations end up in logs; passwords must not.
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
 }
 
 impl Config {
@@ -33,6 +53,9 @@ impl Config {
             probe_timeout: Duration::from_secs(2),
             sync_interval: None,
             lazy: false,
+            login: None,
+            #[cfg(feature = "tls")]
+            tls: Tls::new(),
         }
     }
 
@@ -86,6 +109,21 @@ impl Config {
     #[must_use]
     pub fn lazy(mut self) -> Config {
         self.lazy = true;
+        self
+    }
+
+    /// Logs in as this user. The token is renewed when the cluster does not know it any more.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>, password: impl Into<String>) -> Config {
+        self.login = Some(Login { user: user.into(), password: password.into() });
+        self
+    }
+
+    /// Whom to trust, and who this client is, on `https` endpoints.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Config {
+        self.tls = tls;
         self
     }
 }

@@ -104,12 +104,6 @@ impl Error {
         }))
     }
 
-    /// The time was over before anything was sent, or with nothing in doubt.
-    pub(crate) fn deadline(fate: Fate, endpoint: Option<Arc<str>>) -> Error {
-        let message = "the request's time was over before an answer came";
-        Error::new(fate, ErrorKind::Deadline, message).at(endpoint)
-    }
-
     /// The member answered, but not with an answer to this request.
     pub(crate) fn garbled(fate: Fate, message: impl Into<String>) -> Error {
         Error::new(fate, ErrorKind::Garbled, message)
@@ -146,19 +140,6 @@ impl Error {
             etcd: inner.etcd,
             message: inner.message.clone(),
             endpoint: inner.endpoint.clone(),
-        }))
-    }
-
-    #[must_use]
-    fn at(self, endpoint: Option<Arc<str>>) -> Error {
-        let inner = &*self.0;
-        Error(Arc::new(Inner {
-            fate: inner.fate,
-            kind: inner.kind,
-            code: inner.code,
-            etcd: inner.etcd,
-            message: inner.message.clone(),
-            endpoint,
         }))
     }
 }

@@ -20,24 +20,36 @@
 
 #![deny(missing_docs)]
 
+pub mod auth;
 mod balancer;
 mod call;
 mod client;
+pub mod cluster;
 mod config;
 mod error;
 mod keys;
 pub mod kv;
 pub mod lease;
+pub mod maintenance;
 mod namespace;
 mod retry;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod txn;
+pub mod watch;
 
+pub use auth::Auth;
 pub use client::Client;
+pub use cluster::Cluster;
 pub use config::Config;
 pub use error::{Error, ErrorKind, Fate};
 pub use keys::Keys;
 pub use kv::{DeleteResponse, GetResponse, PutResponse, Sort, SortOrder, SortTarget};
-pub use lease::Leases;
+pub use lease::{KeepAlive, Leases};
+pub use maintenance::Maintenance;
 pub use meerkat_proto::error_text::EtcdError;
-pub use meerkat_types::{Event, EventKind, Key, KeyRange, KeyValue, LeaseId, Revision};
+pub use meerkat_types::{Event, EventKind, Key, KeyRange, KeyValue, LeaseId, MemberId, Revision};
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 pub use txn::{Compare, Op, OpResult, TxnResponse};
+pub use watch::{Changes, Watch, WatchError, WatchStatus};

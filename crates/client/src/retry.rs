@@ -26,6 +26,8 @@ pub(crate) enum CallKind {
     Once,
     /// Repeating it any number of times is the same as doing it once.
     Idempotent,
+    /// Asking for a token: as harmless to repeat, but no token helps it.
+    Login,
 }
 
 /// What a failed attempt proves.
@@ -73,6 +75,7 @@ pub(crate) enum Decision {
 /// What to do after an attempt failed. `doubt`: an earlier attempt may have happened.
 pub(crate) fn decide(kind: CallKind, seen: Seen, doubt: bool) -> Decision {
     match (proves(seen), kind) {
+        (Proof::NotKnown, CallKind::Login) => Decision::GiveUp(Fate::Refused),
         (Proof::NotKnown, _) => Decision::Renew,
         (Proof::NotTaken, _) => Decision::Again { doubt: false },
         // An earlier attempt may be the reason for this very refusal.
@@ -80,9 +83,10 @@ pub(crate) fn decide(kind: CallKind, seen: Seen, doubt: bool) -> Decision {
         (Proof::Refused, _) => Decision::GiveUp(Fate::Refused),
         // The time is over for every kind.
         (Proof::Nothing, _) if seen == Seen::Deadline => Decision::GiveUp(at_deadline(kind, true)),
-        (Proof::Nothing, CallKind::Read | CallKind::LocalRead | CallKind::Idempotent | CallKind::Once) => {
-            Decision::Again { doubt: true }
-        }
+        (
+            Proof::Nothing,
+            CallKind::Read | CallKind::LocalRead | CallKind::Idempotent | CallKind::Login | CallKind::Once,
+        ) => Decision::Again { doubt: true },
         (Proof::Nothing, CallKind::Write) => Decision::GiveUp(Fate::Unknown),
     }
 }
@@ -90,8 +94,8 @@ pub(crate) fn decide(kind: CallKind, seen: Seen, doubt: bool) -> Decision {
 /// The fate of a call whose time is over. `doubt`: some attempt may have happened.
 pub(crate) fn at_deadline(kind: CallKind, doubt: bool) -> Fate {
     match kind {
-        // A read has no effect that could be in doubt.
-        CallKind::Read | CallKind::LocalRead => Fate::NotDone,
+        // These have no effect that could be in doubt.
+        CallKind::Read | CallKind::LocalRead | CallKind::Login => Fate::NotDone,
         CallKind::Write | CallKind::Once | CallKind::Idempotent if doubt => Fate::Unknown,
         CallKind::Write | CallKind::Once | CallKind::Idempotent => Fate::NotDone,
     }

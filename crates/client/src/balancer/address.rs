@@ -28,7 +28,33 @@ pub(crate) fn endpoint(address: &str, config: &Config) -> Result<(Arc<str>, Endp
         .keep_alive_while_idle(false)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+    let endpoint = secured(&name, endpoint, config)?;
     Ok((name.into(), endpoint))
+}
+
+#[cfg(feature = "tls")]
+fn secured(name: &str, endpoint: Endpoint, config: &Config) -> Result<Endpoint, Error> {
+    if !name.starts_with("https://") {
+        return Ok(endpoint);
+    }
+    let wrong = |error| Error::invalid(format!("bad TLS settings for {name}: {}", causes(&error)));
+    endpoint.tls_config(config.tls.for_endpoint()).map_err(wrong)
+}
+
+#[cfg(not(feature = "tls"))]
+fn secured(name: &str, endpoint: Endpoint, _: &Config) -> Result<Endpoint, Error> {
+    match name.starts_with("https://") {
+        true => Err(Error::invalid(format!("{name} needs the feature \"tls\" of this library"))),
+        false => Ok(endpoint),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn causes(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", causes(source)),
+        None => error.to_string(),
+    }
 }
 
 fn normal(address: &str) -> Result<String, Error> {

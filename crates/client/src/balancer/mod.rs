@@ -67,9 +67,15 @@ impl Picked {
         self.until(|link| *link == Link::Gone).await;
     }
 
-    /// Ends when the connection is gone or its member has no leader.
+    /// Ends when the connection is gone, or when its member loses its leader. One that had none to
+    /// begin with is not held against it: there may be no better member.
     pub(crate) async fn gone_or_leaderless(&self) {
-        self.until(|link| *link != Link::Up).await;
+        let mut had_leader = false;
+        self.until(|link| {
+            had_leader |= *link == Link::Up;
+            *link == Link::Gone || (had_leader && *link == Link::NoLeader)
+        })
+        .await;
     }
 
     async fn until(&self, is: impl FnMut(&Link) -> bool) {
@@ -242,6 +248,11 @@ impl Pool {
         drop(table);
         self.shared.poke.notify_one();
         Ok(())
+    }
+
+    /// Whether this can be an endpoint.
+    pub(crate) fn accepts(&self, address: &str) -> bool {
+        address::endpoint(address, &self.shared.config).is_ok()
     }
 
     /// The names of all endpoints.

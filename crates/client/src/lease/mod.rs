@@ -1,5 +1,11 @@
 //! Leases: keys that go away unless someone keeps saying "still here".
 
+mod keeper;
+mod schedule;
+
+pub(crate) use keeper::Keeper;
+pub use keeper::{KeepAlive, KeepAliveStatus, LeaseLost, LeaseToKeep, LossReason};
+
 use crate::Client;
 use crate::call::Attempt;
 use crate::error::{Error, Fate};
@@ -11,7 +17,7 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::lease_client::LeaseClient;
 use meerkat_types::LeaseId;
 use std::future::IntoFuture;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl Client {
     /// The leases of the cluster.
@@ -34,6 +40,8 @@ pub struct Granted {
     pub id: LeaseId,
     /// How long it lives without being renewed. May be more than was asked for.
     pub ttl: Duration,
+    /// The cluster cannot have begun to count before this moment.
+    pub(crate) asked_at: Instant,
 }
 
 /// What is left of a lease.
@@ -65,6 +73,14 @@ impl Leases {
     /// What is left of a lease.
     pub fn time_to_live(&self, id: LeaseId) -> AskTimeToLive {
         AskTimeToLive { client: self.client.clone(), id, keys: false, timeout: None }
+    }
+
+    /// Keeps a lease alive until the answer is dropped. Needs no await, and works with a
+    /// [`Granted`] or with a name; with the former, its time is counted from the grant on.
+    ///
+    /// All leases of a client share one stream, which moves to another member when its own is lost.
+    pub fn keep_alive(&self, lease: impl Into<LeaseToKeep>) -> KeepAlive {
+        self.client.keeper().keep(&self.client, lease.into())
     }
 
     /// All leases, as the asked member knows them.
@@ -111,17 +127,18 @@ impl Grant {
         let drawn = LeaseId::from_wire(rand::random_range(1..=i64::MAX));
         let id = self.id.or(drawn).map_or(1, LeaseId::get);
         let wire = pb::LeaseGrantRequest { ttl: whole_seconds(self.ttl), id };
+        let asked_at = Instant::now();
         let send = |attempt: Attempt| {
             let request = attempt.request(wire);
             async move { LeaseClient::new(attempt.wire.clone()).lease_grant(request).await }
         };
         match self.client.call(CallKind::Once, self.timeout, send).await {
-            Ok(done) => granted(&done.answer),
+            Ok(done) => granted(&done.answer, asked_at),
             Err(failed) => {
                 let ours = self.id.is_none() && failed.doubt;
                 match LeaseId::from_wire(id) {
                     Some(id) if ours && failed.error.etcd() == Some(EtcdError::LeaseExist) => {
-                        self.found(id, failed.error).await
+                        self.found(id, asked_at, failed.error).await
                     }
                     Some(_) | None => Err(failed.error),
                 }
@@ -130,11 +147,11 @@ impl Grant {
     }
 
     /// The lease exists and is ours; only how long it lives is not known yet.
-    async fn found(self, id: LeaseId, error: Error) -> Result<Granted, Error> {
+    async fn found(self, id: LeaseId, asked_at: Instant, error: Error) -> Result<Granted, Error> {
         let mut ask = self.client.leases().time_to_live(id);
         ask.timeout = self.timeout;
         match ask.await {
-            Ok(TimeToLive { left: Some(_), granted, .. }) => Ok(Granted { id, ttl: granted }),
+            Ok(TimeToLive { left: Some(_), granted, .. }) => Ok(Granted { id, ttl: granted, asked_at }),
             Ok(_) | Err(_) => Err(error),
         }
     }
@@ -235,9 +252,9 @@ impl IntoFuture for AskTimeToLive {
     }
 }
 
-fn granted(wire: &pb::LeaseGrantResponse) -> Result<Granted, Error> {
+fn granted(wire: &pb::LeaseGrantResponse, asked_at: Instant) -> Result<Granted, Error> {
     match LeaseId::from_wire(wire.id) {
-        Some(id) if wire.error.is_empty() => Ok(Granted { id, ttl: seconds(wire.ttl) }),
+        Some(id) if wire.error.is_empty() => Ok(Granted { id, ttl: seconds(wire.ttl), asked_at }),
         Some(_) => Err(Error::garbled(Fate::Unknown, wire.error.clone())),
         None => Err(Error::garbled(Fate::Unknown, "a lease was granted without a name")),
     }

@@ -1,0 +1,67 @@
+//! Encrypted connections: whom to trust, and who we are.
+
+use std::fmt;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+
+/// Settings for `https` endpoints. Without any, the system's own authorities are trusted and the
+/// client shows no certificate.
+#[derive(Clone, Default)]
+pub struct Tls {
+    authorities: Vec<Certificate>,
+    identity: Option<Identity>,
+    domain: Option<String>,
+}
+
+impl Tls {
+    /// The settings to begin with.
+    pub fn new() -> Tls {
+        Tls::default()
+    }
+
+    /// Trusts these authorities (PEM, one or many certificates) and no others.
+    #[must_use]
+    pub fn authority(mut self, pem: impl AsRef<[u8]>) -> Tls {
+        self.authorities.push(Certificate::from_pem(pem));
+        self
+    }
+
+    /// Shows this certificate (PEM, with what it takes to chain it up) and proves it with this key.
+    #[must_use]
+    pub fn identity(mut self, certificate_pem: impl AsRef<[u8]>, key_pem: impl AsRef<[u8]>) -> Tls {
+        self.identity = Some(Identity::from_pem(certificate_pem, key_pem));
+        self
+    }
+
+    /// The name the members' certificates are checked against, if it is not the endpoint's host.
+    #[must_use]
+    pub fn domain(mut self, name: impl Into<String>) -> Tls {
+        self.domain = Some(name.into());
+        self
+    }
+
+    pub(crate) fn for_endpoint(&self) -> ClientTlsConfig {
+        let mut config = ClientTlsConfig::new();
+        config = match self.authorities.is_empty() {
+            true => config.with_native_roots(),
+            false => config.ca_certificates(self.authorities.clone()),
+        };
+        if let Some(identity) = &self.identity {
+            config = config.identity(identity.clone());
+        }
+        if let Some(domain) = &self.domain {
+            config = config.domain_name(domain.clone());
+        }
+        config
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key stays out of logs.
+        f.debug_struct("Tls")
+            .field("authorities", &self.authorities.len())
+            .field("identity", &self.identity.is_some())
+            .field("domain", &self.domain)
+            .finish()
+    }
+}

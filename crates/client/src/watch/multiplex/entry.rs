@@ -1,0 +1,80 @@
+//! One watch on a stream slot: what it wants, where it stands, and what is told of it.
+
+use crate::watch::mailbox::Mailbox;
+use crate::watch::resume::Resume;
+use crate::watch::status::WatchPhase;
+use crate::watch::wire::Order;
+use meerkat_types::Revision;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A watch.
+pub(super) struct Entry {
+    pub(super) order: Order,
+    pub(super) resume: Resume,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) place: Place,
+    /// Since when it has been without a stream, if it had one.
+    pub(super) lost: Option<Instant>,
+    pub(super) setbacks: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// To be created.
+    Waiting,
+    /// Asked for, not answered.
+    Asked(i64),
+    Live(i64),
+    Parked,
+}
+
+impl Entry {
+    /// It is not on a stream any more.
+    pub(super) fn leave(&mut self, now: Instant) {
+        let was_live = match self.place {
+            Place::Live(_) => true,
+            Place::Asked(_) => false,
+            Place::Waiting | Place::Parked => return,
+        };
+        if was_live {
+            self.lost.get_or_insert(now);
+        }
+        self.resume.lost();
+        self.wait();
+    }
+
+    pub(super) fn wait(&mut self) {
+        self.place = Place::Waiting;
+        self.mailbox.update(|status| {
+            status.phase = WatchPhase::Connecting;
+            status.endpoint = None;
+        });
+    }
+
+    pub(super) fn mark(&mut self, at: Revision) {
+        if !self.resume.mark(at) {
+            return;
+        }
+        self.setbacks = 0;
+        let next = self.resume.owed();
+        self.mailbox.update(|status| status.next = next);
+        if self.order.marks {
+            self.mailbox.mark(at);
+        }
+    }
+
+    pub(super) fn tell_live(&mut self, endpoint: Option<Arc<str>>, now: Instant) {
+        let gap = self.lost.take().map(|lost| now.saturating_duration_since(lost));
+        let next = self.resume.owed();
+        self.mailbox.update(|status| {
+            status.phase = WatchPhase::Live;
+            status.endpoint = endpoint;
+            status.next = next;
+            if gap.is_some() {
+                status.resumes += 1;
+                status.last_gap = gap;
+            }
+        });
+    }
+}
