@@ -7,13 +7,15 @@
 //! with those of real etcd; `scenario` puts these together, once, for the tests and for the long
 //! forms of the command.
 //!
-//! Links nothing of what it tests, so the same code judges an older build, or etcd as the control.
+//! Links nothing of the server it tests, so the same code judges an older build, or etcd as the
+//! control. Only `failover` puts a client library between itself and the members: it tests that.
 
 pub mod binary;
 pub mod checker;
 pub mod differential;
 pub mod driver;
 pub mod endpoint;
+pub mod failover;
 pub mod failure;
 pub mod history;
 pub mod lease;

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use meerkat_chaos::driver::Product;
+use meerkat_chaos::failover::Kind;
 use meerkat_chaos::scenario::{
-    big_store, crash, fault_points, lease_precision, pause, snapshot, timed, watch_crash, watch_many,
-    watch_stalled,
+    big_store, client_failover, client_fate, crash, fault_points, lease_precision, pause, snapshot, timed,
+    watch_crash, watch_many, watch_stalled,
 };
 use meerkat_chaos::{Failure, differential};
 
@@ -28,6 +29,10 @@ const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
   watch-crash   --seconds 120 --seed N --product meerkat|etcd
   watch-stalled --clients 1000 --pairs 7 --seconds 10 --ring-mib 64 --memory-mib 128 --product meerkat|etcd
   watch-many    --streams 100 --watchers-per-stream 1000 --puts 400 --product meerkat|etcd
+
+  client-failover  --faults 1000 --seed N --product meerkat|etcd --client meerkat|etcd-client|etcd-client-loop
+                   (the latter two: built with --features etcd-client)
+  client-fate   --faults 300 --seed N --product meerkat|etcd
 
   --minutes N   hard deadline of any of them (default 60)
 
@@ -71,6 +76,8 @@ async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
         "watch-crash" => timed(scenario, deadline, Box::pin(watch_crash(options))).await,
         "watch-stalled" => timed(scenario, deadline, Box::pin(stalled_watchers(options))).await,
         "watch-many" => timed(scenario, deadline, Box::pin(many_watchers(options))).await,
+        "client-failover" => timed(scenario, deadline, Box::pin(client_failover(options))).await,
+        "client-fate" => timed(scenario, deadline, Box::pin(client_fate(options))).await,
         other => Err(Failure::harness(format!("there is no scenario {other:?}\n\n{HELP}"))),
     }
 }
@@ -207,6 +214,32 @@ async fn many_watchers(options: &Options) -> Result<(), Failure> {
         ..full
     };
     watch_many::run(&plan).await.map(|_| ())
+}
+
+async fn client_failover(options: &Options) -> Result<(), Failure> {
+    let library = match options.text("client", "meerkat") {
+        "meerkat" => client_failover::Library::Meerkat,
+        #[cfg(feature = "etcd-client")]
+        "etcd-client" => client_failover::Library::EtcdClient,
+        #[cfg(feature = "etcd-client")]
+        "etcd-client-loop" => client_failover::Library::EtcdClientLoop,
+        other => return Err(Failure::harness(format!("--client {other:?} is not in this build\n\n{HELP}"))),
+    };
+    let plan = client_failover::Plan {
+        product: options.product()?,
+        library,
+        faults: options.size("faults", 1_000)?,
+        kinds: Kind::ALL.to_vec(),
+        seed: options.seed()?,
+        strict: library == client_failover::Library::Meerkat,
+    };
+    client_failover::run(&plan).await.map(|_| ())
+}
+
+async fn client_fate(options: &Options) -> Result<(), Failure> {
+    let faults = options.size("faults", 300)?;
+    let plan = client_fate::Plan { product: options.product()?, faults, seed: options.seed()? };
+    client_fate::run(&plan).await.map(|_| ())
 }
 
 /// `--name value` pairs.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::black_hole::Door;
 use super::member::Member;
 use super::ports::Port;
 use crate::endpoint::Endpoint;
@@ -67,6 +68,23 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Lays out a cluster whose members reach each other through doors, one before each member's
+    /// peer port; starts nothing. The doors are in the members' order.
+    async fn prepare_with_doors(spec: &ClusterSpec) -> Result<(Self, Vec<Door>), Failure> {
+        let mut cluster = Self::prepare(spec)?;
+        let mut doors = Vec::with_capacity(cluster.members.len());
+        for member in &cluster.members {
+            doors.push(Door::before(member.peer_port()).await?);
+        }
+        let urls: Vec<String> = doors.iter().map(Door::url).collect();
+        let initial = initial_cluster(&cluster.members, &urls);
+        for (member, url) in cluster.members.iter_mut().zip(&urls) {
+            let args = member_args(spec, member, url, &initial);
+            member.set_args(args);
+        }
+        Ok((cluster, doors))
+    }
+
     /// Lays out a cluster; starts nothing.
     pub fn prepare(spec: &ClusterSpec) -> Result<Self, Failure> {
         let program = match spec.product {
@@ -79,9 +97,10 @@ impl Cluster {
             let ports = (Port::take()?, Port::take()?);
             members.push(Member::new(format!("m{index}"), program.clone(), dir.path(), ports)?);
         }
-        let initial = initial_cluster(&members);
-        for member in &mut members {
-            let args = member_args(spec, member, &initial);
+        let urls: Vec<String> = members.iter().map(peer_url).collect();
+        let initial = initial_cluster(&members, &urls);
+        for (member, url) in members.iter_mut().zip(&urls) {
+            let args = member_args(spec, member, url, &initial);
             member.set_args(args);
         }
         Ok(Self { members, dir: Some(dir) })
@@ -90,11 +109,15 @@ impl Cluster {
     /// Starts a cluster and waits until every member serves.
     pub async fn start(spec: &ClusterSpec) -> Result<Self, Failure> {
         let mut cluster = Self::prepare(spec)?;
-        for member in &mut cluster.members {
-            member.start()?;
-        }
-        cluster.wait_until_ready(START_WITHIN).await?;
+        cluster.revive(START_WITHIN).await?;
         Ok(cluster)
+    }
+
+    /// Starts a cluster whose members reach each other through doors, and waits until all serve.
+    pub async fn start_with_doors(spec: &ClusterSpec) -> Result<(Self, Vec<Door>), Failure> {
+        let (mut cluster, doors) = Self::prepare_with_doors(spec).await?;
+        cluster.revive(START_WITHIN).await?;
+        Ok((cluster, doors))
     }
 
     /// Waits until every member answers a linearizable read.
@@ -177,9 +200,9 @@ impl Drop for Cluster {
     }
 }
 
-fn initial_cluster(members: &[Member]) -> String {
+fn initial_cluster(members: &[Member], urls: &[String]) -> String {
     let each: Vec<String> =
-        members.iter().map(|member| format!("{}={}", member.name(), peer_url(member))).collect();
+        members.iter().zip(urls).map(|(member, url)| format!("{}={url}", member.name())).collect();
     each.join(",")
 }
 
@@ -187,7 +210,8 @@ fn peer_url(member: &Member) -> String {
     format!("http://127.0.0.1:{}", member.peer_port())
 }
 
-fn member_args(spec: &ClusterSpec, member: &Member, initial: &str) -> Vec<String> {
+/// `peer` is where the others reach it; it listens on its own port.
+fn member_args(spec: &ClusterSpec, member: &Member, peer: &str, initial: &str) -> Vec<String> {
     let client = format!("http://127.0.0.1:{}", member.client_port());
     let mut args = Vec::new();
     if spec.product == Product::Meerkat {
@@ -199,7 +223,7 @@ fn member_args(spec: &ClusterSpec, member: &Member, initial: &str) -> Vec<String
         format!("--listen-client-urls={client}"),
         format!("--advertise-client-urls={client}"),
         format!("--listen-peer-urls={}", peer_url(member)),
-        format!("--initial-advertise-peer-urls={}", peer_url(member)),
+        format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster={initial}"),
         "--initial-cluster-state=new".to_owned(),
         format!("--initial-cluster-token={}", spec.token),

@@ -157,6 +157,11 @@ impl Member {
         status
     }
 
+    /// The process of its present life, if it was started and not ended by us.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::pid)
+    }
+
     /// Memory and processor time of its present life.
     pub fn usage(&self) -> Result<Usage, Failure> {
         usage::of_process(self.running()?.pid())

@@ -4,11 +4,14 @@
 //! go when it is dropped, except that the directory stays, and is named, unless the run said that
 //! it succeeded. Never signal a process through anything but its own `Process`.
 
+pub mod black_hole;
 pub mod cluster;
+pub mod dialer;
 pub mod member;
 pub mod ports;
 pub mod process;
 pub mod usage;
 
+pub use black_hole::{Door, Flow};
 pub use cluster::{Cluster, ClusterSpec, Product};
 pub use member::Member;

@@ -4,6 +4,9 @@
 //! has a hard deadline, so that nothing hangs.
 
 pub mod big_store;
+pub mod client_failover;
+pub mod client_fate;
+pub mod client_moves;
 pub mod crash;
 pub mod fault_points;
 pub mod lease_precision;

@@ -36,8 +36,13 @@ const ORDER: &[&str] = &[
 
 /// Seconds a suite may take on two cores, in its short form, where that is not [`budget_default`].
 /// About three times what it takes there when nothing else runs.
-const BUDGETS: &[(&str, u64)] =
-    &[("meerkat-state it", 300), ("meerkat-raft it", 300), ("meerkat-server it", 300)];
+const BUDGETS: &[(&str, u64)] = &[
+    ("meerkat-state it", 300),
+    ("meerkat-raft it", 300),
+    ("meerkat-server it", 300),
+    ("meerkat-chaos client_failover", 600),
+    ("meerkat-chaos client_fate", 400),
+];
 
 /// A long form does ten times the work of a short one.
 const LONG_FACTOR: u32 = 10;
