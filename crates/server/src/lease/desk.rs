@@ -5,6 +5,7 @@
 //! from then on, so the answer holds under it too.
 
 use super::book::{Book, Renewed};
+use super::pace::Pace;
 use super::scribe::Scribe;
 use futures::future::BoxFuture;
 use meerkat_raft::{DeskError, LeaseDesk, LeaseRest, RaftNode, ReadIndexError, Renewal};
@@ -35,6 +36,7 @@ pub(crate) struct Desk {
     pub(super) book: Arc<Mutex<Book>>,
     pub(super) scribe: Scribe,
     pub(super) counters: Arc<LeaseCounters>,
+    pub(super) pace: Arc<Mutex<Pace>>,
     /// In which term the book knows every lease.
     pub(super) open: watch::Sender<Option<u64>>,
 }
@@ -42,7 +44,8 @@ pub(crate) struct Desk {
 impl Desk {
     pub(crate) fn new(raft: Arc<RaftNode>, book: Arc<Mutex<Book>>, counters: Arc<LeaseCounters>) -> Desk {
         let scribe = Scribe::start(raft.clone());
-        Desk { raft, book, scribe, counters, open: watch::Sender::new(None) }
+        let pace = Arc::new(Mutex::new(Pace::new(Instant::now())));
+        Desk { raft, book, scribe, counters, pace, open: watch::Sender::new(None) }
     }
 
     /// The term of the book, once it is complete.
@@ -77,6 +80,10 @@ impl Desk {
         if !noted.is_empty() {
             self.take_notes_back(term, &noted).await?;
             replace(&mut renewed, Renewed::Noted, self.renew_in_book(term, &noted)?);
+        }
+        let wait = self.pace.lock().wait(self.raft.applied().index(), Instant::now());
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
         }
         let index = self.confirm(term).await?;
         let unknown = chosen(leases, &renewed, Renewed::Unknown);

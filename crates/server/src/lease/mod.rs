@@ -17,6 +17,7 @@
 mod book;
 mod desk;
 mod expiry;
+mod pace;
 mod renewals;
 mod scribe;
 

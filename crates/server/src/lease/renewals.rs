@@ -15,7 +15,7 @@ const QUEUE: usize = 16 * 1024;
 /// Leases in one question.
 const ROUND_MAX: usize = 8 * 1024;
 /// Questions at once.
-const ROUNDS_MAX: usize = 4;
+const ROUNDS_MAX: usize = 2;
 /// Pause before asking again about a lease that is expiring.
 const EXPIRING_PAUSE: Duration = Duration::from_millis(20);
 
