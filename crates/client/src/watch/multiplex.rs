@@ -38,7 +38,7 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_types::Revision;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tonic::{Code, Status};
 
 mod entry;
@@ -56,9 +56,6 @@ use stream::{Marks, Stream};
 const UNANSWERED_MAX: usize = 256;
 /// Times in a row a watch may be cancelled for no good reason before the application is told.
 const SETBACKS_MAX: u8 = 3;
-/// A token this young has not expired: etcd's live for five minutes unless told otherwise. Also how
-/// often, at most, a stream is opened again because some watch on it was denied.
-const TOKEN_FRESH: Duration = Duration::from_secs(10);
 /// The id of probes. Servers echo it or say −1.
 const PROBE_ID: i64 = i64::MAX;
 /// Stands for no watch, or for all.
@@ -166,6 +163,7 @@ impl Multiplex {
             created_at: Revision::new(0),
             lost: None,
             setbacks: 0,
+            denied: false,
         };
         self.watches.insert(serial, entry);
         self.stream.create(serial);
@@ -286,6 +284,7 @@ impl Multiplex {
         let endpoint = stream.endpoint.clone();
         if let Some(entry) = self.watches.get_mut(&serial) {
             entry.place = Place::Live(id);
+            entry.denied = false;
             entry.created_at = wire::header_revision(&response);
             entry.resume.created(entry.created_at);
             entry.tell_live(endpoint, now);
@@ -348,8 +347,9 @@ impl Multiplex {
     fn cancelled(&mut self, serial: Serial, response: &pb::WatchResponse, now: Instant) -> Heard {
         let Some(entry) = self.watches.get_mut(&serial) else { return Heard::Fine };
         entry.leave(now);
-        let stale = self.stream.renewable
-            && self.stream.opened.is_some_and(|opened| TOKEN_FRESH <= now.saturating_duration_since(opened));
+        // etcd 3.5.1 denies what it should call an unknown token, be it expired or forgotten in a restart.
+        // A token of the minute tells one from the other.
+        let renew = self.stream.renewable && !std::mem::replace(&mut entry.denied, true);
         let next = entry.resume.owed();
         match verdict::cancelled(response.compact_revision, &response.cancel_reason) {
             Cancelled::Compacted { oldest } => match compacted(oldest, next) {
@@ -361,7 +361,7 @@ impl Multiplex {
                 self.set_back(serial, &Cancelled::Token);
                 return Heard::Token;
             }
-            Cancelled::Denied { .. } if stale => {
+            Cancelled::Denied { .. } if renew => {
                 self.set_back(serial, &Cancelled::Token);
                 return Heard::Token;
             }

@@ -17,15 +17,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts members and waits until each is ready.
+    /// Starts members and waits until each is ready. Elections are short, so that what is measured is the
+    /// client.
     pub async fn start(kind: Kind, count: usize) -> Cluster {
-        Cluster::start_with(kind, count, &[]).await
-    }
-
-    /// The same with flags of one's own. Elections are short, so that what is measured is the client.
-    pub async fn start_with(kind: Kind, count: usize, flags: &[&str]) -> Cluster {
-        let quick = ["--heartbeat-interval=50", "--election-timeout=500"];
-        let flags = quick.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
+        let flags = ["--heartbeat-interval=50", "--election-timeout=500"].map(str::to_owned).to_vec();
         let inner = server::Cluster::start_with(kind, count, &Options { flags, ..Options::default() });
         let mut proxies = Vec::new();
         for member in &inner.members {

@@ -112,7 +112,8 @@ async fn after_a_kill_a_watch_is_back_within_two_seconds() {
         scene.cluster.revive(serving);
         scene.cluster.wait_until_ready().await;
         let status = scene.judge(kind, "kill -9").await;
-        assert_eq!(status.resumes, 1, "{status:?}");
+        // More than once if the election after a leader's death takes long.
+        assert!(1 <= status.resumes, "{status:?}");
     }
 }
 

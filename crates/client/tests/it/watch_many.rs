@@ -50,7 +50,7 @@ async fn ten_thousand_watches_work_in_one_client() {
         cluster.wait_until_ready().await;
         tell_all(&client, &mut watches, "2").await;
         for (number, watch) in watches.iter().enumerate() {
-            assert_eq!(watch.status().resumes, 1, "watch {number}: {:?}", watch.status());
+            assert!(1 <= watch.status().resumes, "watch {number}: {:?}", watch.status());
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Entry {
     /// Since when it has been without a stream, if it had one.
     pub(super) lost: Option<Instant>,
     pub(super) setbacks: u8,
+    /// It was denied since it was last created, and a new token asked for.
+    pub(super) denied: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
