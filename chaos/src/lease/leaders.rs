@@ -81,6 +81,22 @@ async fn ask(endpoint: Endpoint, began: Instant, stop: Arc<AtomicBool>) -> Vec<S
     sightings
 }
 
+impl Reign {
+    /// Notes a stretch without proof in one term. No moment is counted twice: not one that a change
+    /// of leader already covers, nor one that several answers were late for.
+    fn note_unproved(&mut self, mut unproved: Span) {
+        let changed = self.changes.last().map_or(Duration::ZERO, |change| change.until);
+        unproved.from = unproved.from.max(changed);
+        if unproved.length() <= OUTAGE_MIN {
+            return;
+        }
+        match self.outages.last_mut() {
+            Some(last) if unproved.from <= last.until => last.until = last.until.max(unproved.until),
+            _ => self.outages.push(unproved),
+        }
+    }
+}
+
 /// What follows from proofs of leaders: one change for each term but the first that was seen.
 pub fn reign(mut sightings: Vec<Sighting>) -> Reign {
     sightings.sort_by_key(|sighting| sighting.span.until);
@@ -97,8 +113,8 @@ pub fn reign(mut sightings: Vec<Sighting>) -> Reign {
             *known = sighting;
             continue;
         }
-        if known.term == sighting.term && OUTAGE_MIN < unproved.length() {
-            reign.outages.push(unproved);
+        if known.term == sighting.term {
+            reign.note_unproved(unproved);
         }
         // An answer of an older term may arrive late; what it proves is older than what is known.
         if known.term == sighting.term && known.span.from < sighting.span.from {
@@ -160,5 +176,14 @@ mod tests {
     fn a_long_time_without_proof_in_one_term_is_an_outage() {
         let seen = reign(vec![seen(1, 0, 5), seen(1, 700, 705), seen(1, 750, 755)]);
         assert_eq!((spans(&seen.outages), seen.changes.len()), (vec![(0, 705)], 0));
+    }
+
+    #[test]
+    fn no_moment_of_an_outage_is_counted_twice() {
+        let late = reign(vec![seen(1, 0, 5), seen(1, 1, 705), seen(1, 2, 706), seen(1, 3, 707)]);
+        assert_eq!(spans(&late.outages), [(0, 707)]);
+        // Asked before the change of leader, answered after it.
+        let changed = reign(vec![seen(1, 0, 5), seen(2, 1, 900), seen(2, 2, 905), seen(2, 3, 910)]);
+        assert_eq!((spans(&changed.changes), changed.outages.len()), (vec![(0, 900)], 0));
     }
 }
