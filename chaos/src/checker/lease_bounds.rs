@@ -9,6 +9,9 @@
 //! led, the election time-out by which a new leader waits, and what it cannot know: up to one
 //! interval of checkpoints has passed unrecorded.
 //!
+//! While nobody is proved to lead, with or without a change, nothing can be ended nor recorded; such
+//! times are allowed for too.
+//!
 //! Whatever is not known widens the time allowed, never narrows it. A renewal without an answer may
 //! have counted, up to when its client stopped waiting and what it had sent could no longer be acted
 //! on: it cannot excuse an early death, but it does excuse a late one.
@@ -186,12 +189,15 @@ impl Judge<'_> {
         let changes: Vec<&Span> =
             self.history.leader_changes.iter().filter(|change| change.meets(life)).collect();
         let unrecorded = self.bounds.checkpoint.unwrap_or(lease.ttl);
-        let leaderless: Duration = changes.iter().map(|change| change.length()).sum();
         let for_changes: Duration = changes.iter().map(|_| self.bounds.election + unrecorded).sum();
         // What passed unseen before the lease was due delayed nothing: deadlines do not move with it.
         let due = Span { from: expected, until: seen };
         let stalls = self.history.stalls.iter().filter(|stall| stall.meets(due));
+        // Nor does an outage, unless a later leader goes by what could not be recorded in it.
+        let affected = if changes.is_empty() { due } else { life };
+        let outages = self.history.outages.iter().filter(|outage| outage.meets(affected));
         let for_stalls: Duration = stalls.map(Span::length).sum();
+        let leaderless: Duration = changes.iter().copied().chain(outages).map(Span::length).sum();
         Limit {
             expected,
             allowed: expected + self.bounds.lateness + leaderless + for_changes + for_stalls,
@@ -220,7 +226,8 @@ impl Judge<'_> {
         }
         let seen = lease.last_death().unwrap_or(self.history.ended);
         let telling = Span { from: revoke.span.until, until: seen };
-        let blind = self.history.leader_changes.iter().chain(&self.history.stalls);
+        let blind = self.history.leader_changes.iter().chain(&self.history.outages);
+        let blind = blind.chain(&self.history.stalls);
         let blind: Duration = blind.filter(|span| span.meets(telling)).map(Span::length).sum();
         let limit = revoke.span.until + self.bounds.lateness + blind;
         (limit < seen).then(|| {

@@ -1,13 +1,17 @@
-//! Who led when, by asking every member all the time.
+//! Who led when, by asking every member for a linearizable read all the time.
 //!
-//! Only a member's own word that it leads counts, and only the highest term. A change of leader lies
-//! between the last time the old one was asked and said so, and the first answer of the new one:
-//! longer than it was, never shorter.
+//! A member's word that it leads proves nothing: one that has lost its majority says so for a while
+//! longer, and can neither renew nor end a lease. An answered linearizable read does prove that
+//! somebody led, in the term it names, at some moment between question and answer. A change of leader
+//! lies between the last such question of the old term and the first such answer of the new: longer
+//! than it was, never shorter. A long time without any answer in one term is an outage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use meerkat_proto::pb::etcdserver::RangeRequest;
 use tokio::task::JoinHandle;
 
 use super::record::Span;
@@ -15,9 +19,20 @@ use crate::Failure;
 use crate::endpoint::Endpoint;
 
 const ASK_EVERY: Duration = Duration::from_millis(40);
-const ANSWER_WITHIN: Duration = Duration::from_millis(300);
+const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
+/// Less than this without proof of a leader is what a question and its answer may take.
+const OUTAGE_MIN: Duration = Duration::from_millis(400);
 
-/// A member said that it leads.
+/// What was seen of leaders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reign {
+    /// Changes of leader.
+    pub changes: Vec<Span>,
+    /// Times without proof of a leader, in one term.
+    pub outages: Vec<Span>,
+}
+
+/// Proof that somebody led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// From the question to the answer.
@@ -41,14 +56,14 @@ impl LeaderWatch {
         Self { tasks: tasks.collect(), stop }
     }
 
-    /// Stops asking; the changes there were.
-    pub async fn finish(self) -> Result<Vec<Span>, Failure> {
+    /// Stops asking; what was seen.
+    pub async fn finish(self) -> Result<Reign, Failure> {
         self.stop.store(true, Ordering::Relaxed);
         let mut sightings = Vec::new();
         for task in self.tasks {
             sightings.extend(task.await.map_err(|error| Failure::harness(error.to_string()))?);
         }
-        Ok(changes(sightings))
+        Ok(reign(sightings))
     }
 }
 
@@ -56,36 +71,57 @@ async fn ask(endpoint: Endpoint, began: Instant, stop: Arc<AtomicBool>) -> Vec<S
     let mut sightings: Vec<Sighting> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let from = began.elapsed();
-        if let Ok(status) = endpoint.status(ANSWER_WITHIN).await {
-            let own = status.header.as_ref().map_or(0, |header| header.member_id);
-            if own != 0 && status.leader == own {
-                let span = Span { from, until: began.elapsed() };
-                sightings.push(Sighting { span, term: status.raft_term });
-            }
+        let request = RangeRequest { key: Bytes::from_static(b"\0"), count_only: true, ..Default::default() };
+        if let Ok(answer) = endpoint.range(request, ANSWER_WITHIN).await {
+            let span = Span { from, until: began.elapsed() };
+            sightings.push(Sighting { span, term: answer.header.map_or(0, |header| header.raft_term) });
         }
         tokio::time::sleep(ASK_EVERY).await;
     }
     sightings
 }
 
-/// One change for each term but the first in which somebody was seen to lead.
-pub fn changes(mut sightings: Vec<Sighting>) -> Vec<Span> {
-    sightings.sort_by_key(|sighting| (sighting.term, sighting.span.until));
-    let mut changes = Vec::new();
-    for pair in sightings.windows(2) {
-        if pair[0].term != pair[1].term {
-            // A deposed leader may say for a while longer that it leads: then the two overlap.
-            let from = last_before(&sightings, pair[1]).unwrap_or(pair[0].span.from);
-            changes.push(Span { from: from.min(pair[1].span.until), until: pair[1].span.until });
+impl Reign {
+    /// Notes a stretch without proof in one term. No moment is counted twice: not one that a change
+    /// of leader already covers, nor one that several answers were late for.
+    fn note_unproved(&mut self, mut unproved: Span) {
+        let changed = self.changes.last().map_or(Duration::ZERO, |change| change.until);
+        unproved.from = unproved.from.max(changed);
+        if unproved.length() <= OUTAGE_MIN {
+            return;
+        }
+        match self.outages.last_mut() {
+            Some(last) if unproved.from <= last.until => last.until = last.until.max(unproved.until),
+            _ => self.outages.push(unproved),
         }
     }
-    changes
 }
 
-/// When a lower term was last seen to be led before a higher one was.
-fn last_before(sightings: &[Sighting], new: Sighting) -> Option<Duration> {
-    let old = sightings.iter().filter(|old| old.term < new.term && old.span.from <= new.span.until);
-    old.map(|old| old.span.from).max()
+/// What follows from proofs of leaders: one change for each term but the first that was seen.
+pub fn reign(mut sightings: Vec<Sighting>) -> Reign {
+    sightings.sort_by_key(|sighting| sighting.span.until);
+    let mut reign = Reign::default();
+    let mut last: Option<Sighting> = None;
+    for sighting in sightings {
+        let Some(known) = &mut last else {
+            last = Some(sighting);
+            continue;
+        };
+        let unproved = Span { from: known.span.from.min(sighting.span.until), until: sighting.span.until };
+        if known.term < sighting.term {
+            reign.changes.push(unproved);
+            *known = sighting;
+            continue;
+        }
+        if known.term == sighting.term {
+            reign.note_unproved(unproved);
+        }
+        // An answer of an older term may arrive late; what it proves is older than what is known.
+        if known.term == sighting.term && known.span.from < sighting.span.from {
+            *known = sighting;
+        }
+    }
+    reign
 }
 
 #[cfg(test)]
@@ -97,31 +133,57 @@ mod tests {
         Sighting { span: Span { from, until }, term }
     }
 
-    fn spans(sightings: Vec<Sighting>) -> Vec<(u64, u64)> {
+    fn spans(spans: &[Span]) -> Vec<(u64, u64)> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).expect("small");
-        changes(sightings).iter().map(|change| (millis(change.from), millis(change.until))).collect()
+        spans.iter().map(|span| (millis(span.from), millis(span.until))).collect()
+    }
+
+    fn changes(sightings: Vec<Sighting>) -> Vec<(u64, u64)> {
+        spans(&reign(sightings).changes)
     }
 
     #[test]
-    fn one_leader_all_the_time_is_no_change() {
-        assert!(spans(vec![seen(1, 0, 5), seen(1, 50, 55)]).is_empty());
+    fn one_leader_all_the_time_is_no_change_and_no_outage() {
+        assert_eq!(reign(vec![seen(1, 0, 5), seen(1, 50, 55), seen(1, 300, 310)]), Reign::default());
     }
 
     #[test]
-    fn a_change_reaches_from_the_last_sight_of_the_old_to_the_first_of_the_new() {
+    fn a_change_reaches_from_the_last_proof_of_the_old_to_the_first_of_the_new() {
+        let all = vec![seen(4, 900, 905), seen(2, 0, 5), seen(2, 50, 55), seen(4, 950, 955)];
+        assert_eq!(changes(all), [(50, 905)]);
+    }
+
+    #[test]
+    fn an_answer_that_was_asked_for_early_proves_little() {
+        assert_eq!(changes(vec![seen(1, 0, 5), seen(1, 3, 800), seen(2, 900, 905)]), [(3, 905)]);
+    }
+
+    #[test]
+    fn an_answer_of_the_old_term_that_arrives_late_does_not_undo_a_change() {
+        let all = vec![seen(1, 0, 5), seen(2, 100, 905), seen(1, 50, 950), seen(2, 940, 960)];
+        assert_eq!(changes(all), [(0, 905)]);
+    }
+
+    #[test]
+    fn every_term_that_was_seen_counts() {
         assert_eq!(
-            spans(vec![seen(4, 900, 905), seen(2, 0, 5), seen(2, 50, 55), seen(4, 950, 955)]),
-            [(50, 905)]
+            changes(vec![seen(1, 0, 5), seen(2, 100, 105), seen(3, 300, 305)]),
+            [(0, 105), (100, 305)]
         );
     }
 
     #[test]
-    fn a_deposed_leader_that_wakes_later_does_not_undo_a_change() {
-        assert_eq!(spans(vec![seen(1, 0, 5), seen(2, 900, 905), seen(1, 5_000, 5_005)]), [(0, 905)]);
+    fn a_long_time_without_proof_in_one_term_is_an_outage() {
+        let seen = reign(vec![seen(1, 0, 5), seen(1, 700, 705), seen(1, 750, 755)]);
+        assert_eq!((spans(&seen.outages), seen.changes.len()), (vec![(0, 705)], 0));
     }
 
     #[test]
-    fn every_term_that_was_led_counts() {
-        assert_eq!(spans(vec![seen(1, 0, 5), seen(2, 100, 105), seen(3, 300, 305)]), [(0, 105), (100, 305)]);
+    fn no_moment_of_an_outage_is_counted_twice() {
+        let late = reign(vec![seen(1, 0, 5), seen(1, 1, 705), seen(1, 2, 706), seen(1, 3, 707)]);
+        assert_eq!(spans(&late.outages), [(0, 707)]);
+        // Asked before the change of leader, answered after it.
+        let changed = reign(vec![seen(1, 0, 5), seen(2, 1, 900), seen(2, 2, 905), seen(2, 3, 910)]);
+        assert_eq!((spans(&changed.changes), changed.outages.len()), (vec![(0, 900)], 0));
     }
 }

@@ -33,9 +33,11 @@ impl Span {
 pub struct LeaseHistory {
     /// Every lease whose grant was acknowledged.
     pub leases: Vec<LeaseRecord>,
-    /// Changes of leader: the old one was last seen leading at the beginning of each stretch, the
-    /// new one first seen at its end.
+    /// Changes of leader: the old one was last proved to lead at the beginning of each stretch, the
+    /// new one first at its end.
     pub leader_changes: Vec<Span>,
+    /// Stretches in which nobody was proved to lead, though the leader did not change.
+    pub outages: Vec<Span>,
     /// Stretches in which some member was stopped: what it had been sent, it may act on afterwards.
     pub pauses: Vec<Span>,
     /// Stretches in which this program itself got no processor time, and could not see.

@@ -59,6 +59,9 @@ pub struct Report {
     pub leader_changes: usize,
     /// The longest of them.
     pub leaderless_max: Duration,
+    /// Times in which nobody was proved to lead, though the leader did not change, and how long they
+    /// were together.
+    pub outages: (usize, Duration),
     /// Leases granted.
     pub leases: usize,
     /// Leases that were revoked by their clients, as far as these know.
@@ -100,7 +103,8 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     await_told(&witnesses, last).await?;
     history.ended = began.elapsed();
     history.stalls = witnesses.finish(&mut history.leases).await?;
-    history.leader_changes = leaders.finish().await?;
+    let reign = leaders.finish().await?;
+    (history.leader_changes, history.outages) = (reign.changes, reign.outages);
     settle::agree(&cluster, plan.product).await?;
     judge(plan, &history, &mut report)?;
     cluster.finish()?;
@@ -214,6 +218,7 @@ fn judge(plan: &Plan, history: &LeaseHistory, report: &mut Report) -> Result<(),
         ended(|end| end == RenewalEnd::Gone),
         ended(|end| end == RenewalEnd::Unknown),
     );
+    report.outages = (history.outages.len(), history.outages.iter().map(Span::length).sum());
     report.stalls = (history.stalls.len(), history.stalls.iter().map(Span::length).sum());
     report.margins = lease_bounds::margins(history, &bounds);
     println!("lease-precision: {report:?}");

@@ -89,10 +89,8 @@ impl Scene {
         history.leases = holders.into_iter().map(Holder::finish).collect();
         history.ended = self.began.elapsed();
         history.stalls = self.witnesses.finish(&mut history.leases).await?;
-        history.leader_changes = self.leaders.finish().await?;
-        // One that is cut off goes on saying that it leads; nobody did since.
-        let met = history.leader_changes.iter_mut().filter(|change| change.meets(away));
-        met.for_each(|change| change.from = change.from.min(away.from));
+        let reign = self.leaders.finish().await?;
+        (history.leader_changes, history.outages) = (reign.changes, reign.outages);
         let bounds = Bounds {
             lateness: Duration::from_secs(1),
             checkpoint: (product() == Product::Meerkat).then_some(CHECKPOINT),

@@ -192,6 +192,24 @@ fn what_this_program_could_not_see_is_not_held_against_the_server() {
 }
 
 #[test]
+fn an_outage_excuses_what_was_due_in_it_and_what_a_later_leader_could_not_know() {
+    let with = |at, outage: Span, changes: &[Span]| {
+        let mut history = history(lease(&[], key(at, 9)));
+        history.outages.push(outage);
+        history.leader_changes = changes.to_vec();
+        history
+    };
+    good(&with(6_500, span(4_800, 5_700), &[]));
+    // It was over before the lease was due.
+    bad(&with(6_500, span(2_000, 2_900), &[]), "later than allowed");
+    // 400 ms without a leader, 500 ms election time-out, one second unrecorded, 900 ms of outage.
+    good(&with(8_810, span(2_000, 2_900), &[span(3_000, 3_400)]));
+    bad(&with(8_811, span(2_000, 2_900), &[span(3_000, 3_400)]), "later than allowed");
+    // Nothing excuses an early death.
+    bad(&with(4_900, span(2_000, 2_900), &[]), "before the end of its TTL");
+}
+
+#[test]
 fn keys_of_one_lease_that_go_at_two_revisions_are_found() {
     let mut two = lease(&[], key(5_500, 9));
     two.keys.push(key(5_500, 10));
