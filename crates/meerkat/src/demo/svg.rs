@@ -15,9 +15,9 @@ use ratatui::style::{Color, Modifier};
 use super::model::Model;
 use super::view;
 
-/// One cell, in the picture's units.
+/// One cell, in the picture's units: as high as a full block of that font, so that bars have no stripes.
 const CELL_WIDTH: f32 = 8.0;
-const CELL_HEIGHT: u32 = 17;
+const CELL_HEIGHT: u32 = 15;
 const FONT_SIZE: u32 = 13;
 const MARGIN: u32 = 10;
 
@@ -125,7 +125,7 @@ impl Run {
         for (offset, word) in words(&self.text) {
             let x = left(self.x + offset);
             let width = word.chars().count() as f32 * CELL_WIDTH;
-            let baseline = top + CELL_HEIGHT - 4;
+            let baseline = top + CELL_HEIGHT - 3;
             let class = classes.name(&self.look);
             push(
                 body,
@@ -225,8 +225,8 @@ mod tests {
         buffer.set_string(1, 0, "a<b", Style::new().fg(Color::Green));
         buffer.set_string(6, 0, "up", Style::new().add_modifier(Modifier::BOLD));
         let svg = render(&buffer);
-        assert!(svg.contains("x=\"18\" y=\"23\" textLength=\"24\">a&lt;b</text>"), "{svg}");
-        assert!(svg.contains("x=\"58\" y=\"23\" textLength=\"16\">up</text>"), "{svg}");
+        assert!(svg.contains("x=\"18\" y=\"22\" textLength=\"24\">a&lt;b</text>"), "{svg}");
+        assert!(svg.contains("x=\"58\" y=\"22\" textLength=\"16\">up</text>"), "{svg}");
         assert!(svg.contains("{fill:#7fd88f}") && svg.contains(";font-weight:bold}"), "{svg}");
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 4, 1));
         buffer.set_string(0, 0, "demo", Style::new().add_modifier(Modifier::REVERSED));
         let svg = render(&buffer);
-        assert!(svg.contains(&format!("width=\"32\" height=\"17\" fill=\"{FOREGROUND}\"")), "{svg}");
+        assert!(svg.contains(&format!("width=\"32\" height=\"15\" fill=\"{FOREGROUND}\"")), "{svg}");
         assert!(svg.contains(&format!("{{fill:{BACKGROUND}}}")), "{svg}");
     }
 
