@@ -12,7 +12,8 @@ use meerkat_chaos::scenario::run_test;
 
 fn plan(product: Product, faults: usize) -> Plan {
     let seed = std::env::var("MEERKAT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    Plan { product, library: Library::Meerkat, faults, kinds: Kind::ALL.to_vec(), seed, strict: true }
+    let kinds = Kind::ALL.to_vec();
+    Plan { product, library: Library::Meerkat, faults, kinds, lasting: None, seed, strict: true }
 }
 
 #[test]
