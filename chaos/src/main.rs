@@ -32,6 +32,7 @@ const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
 
   client-failover  --faults 1000 --seed N --product meerkat|etcd --client meerkat|etcd-client|etcd-client-loop
                    (the latter two: built with --features etcd-client)
+                   --silent-seconds N: only faults that close nothing, each for so long
   client-fate   --faults 300 --seed N --product meerkat|etcd
 
   --minutes N   hard deadline of any of them (default 60)
@@ -225,11 +226,14 @@ async fn client_failover(options: &Options) -> Result<(), Failure> {
         "etcd-client-loop" => client_failover::Library::EtcdClientLoop,
         other => return Err(Failure::harness(format!("--client {other:?} is not in this build\n\n{HELP}"))),
     };
+    // Zero: all kinds, for as long as the schedule says.
+    let silent = options.number("silent-seconds", 0)?;
     let plan = client_failover::Plan {
         product: options.product()?,
         library,
         faults: options.size("faults", 1_000)?,
-        kinds: Kind::ALL.to_vec(),
+        kinds: if silent == 0 { Kind::ALL.to_vec() } else { Kind::SILENT.to_vec() },
+        lasting: (0 < silent).then(|| Duration::from_secs(silent)),
         seed: options.seed()?,
         strict: library == client_failover::Library::Meerkat,
     };

@@ -12,7 +12,8 @@ use meerkat_chaos::scenario::run_test;
 
 fn plan(product: Product, faults: usize) -> Plan {
     let seed = std::env::var("MEERKAT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    Plan { product, library: Library::Meerkat, faults, kinds: Kind::ALL.to_vec(), seed, strict: true }
+    let kinds = Kind::ALL.to_vec();
+    Plan { product, library: Library::Meerkat, faults, kinds, lasting: None, seed, strict: true }
 }
 
 #[test]
@@ -58,5 +59,8 @@ fn a_hundred_clients_of_a_killed_member_do_not_all_land_on_one_other_at_once() {
         assert_eq!(spread.landed.iter().sum::<usize>(), clients);
         // Drawn by a fair coin, fewer than 25 of 100 come about once in five million runs.
         assert!(spread.landed[1..].iter().all(|landed| 25 <= *landed), "{:?}", spread.landed);
+        let (first, last) = (spread.times.iter().min(), spread.times.iter().max());
+        let over = last.zip(first).map(|(last, first)| *last - *first).unwrap_or_default();
+        assert!(Duration::from_millis(20) <= over, "all at once: within {over:?}");
     }
 }

@@ -47,6 +47,9 @@ impl Kind {
         Kind::MajorityLoss,
     ];
 
+    /// Those that close nothing, so that only silence tells of them.
+    pub const SILENT: [Kind; 3] = [Kind::Freeze, Kind::ClientHole, Kind::PeerHole];
+
     /// How soon a watch that hung on the member must go on, not counting the time in which nobody
     /// could write: a dead member shows at once, a silent one only by its silence.
     pub fn resumes_within(self) -> Duration {

@@ -59,6 +59,8 @@ pub struct Plan {
     pub faults: usize,
     /// Which kinds.
     pub kinds: Vec<Kind>,
+    /// All faults last this long, instead of what the schedule says.
+    pub lasting: Option<Duration>,
     /// Decides all that is random.
     pub seed: u64,
     /// Whether what is lost, repeated or late fails the run, or is only counted.
@@ -85,10 +87,13 @@ pub struct Report {
 /// Runs it.
 pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     println!(
-        "client-failover: {:?} on {:?}, {} faults, seed {}",
+        "client-failover: {:?} on {:?}; again with: meerkat-chaos client-failover --faults {} --seed {}",
         plan.library, plan.product, plan.faults, plan.seed
     );
-    let faults = schedule::schedule(plan.seed, plan.faults, &plan.kinds);
+    let mut faults = schedule::schedule(plan.seed, plan.faults, &plan.kinds);
+    for fault in &mut faults {
+        fault.lasts = plan.lasting.unwrap_or(fault.lasts);
+    }
     let mut report = Report::default();
     for (number, round) in faults.chunks(ROUND).enumerate() {
         let began = Instant::now();

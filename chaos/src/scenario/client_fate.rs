@@ -24,6 +24,9 @@ use super::settle;
 /// Clients that reach members through doors, and as many that dial them directly.
 const LINES: usize = 4;
 
+/// At least.
+const MAJORITY_LOST_FOR: Duration = Duration::from_secs(2);
+
 /// What can befall a leader here.
 const KINDS: [Kind; 6] =
     [Kind::Kill, Kind::Freeze, Kind::ClientHole, Kind::PeerHole, Kind::Term, Kind::MajorityLoss];
@@ -94,7 +97,10 @@ impl fmt::Display for Report {
 
 /// Runs it.
 pub async fn run(plan: &Plan) -> Result<Report, Failure> {
-    println!("client-fate: {:?}, {} faults, seed {}", plan.product, plan.faults, plan.seed);
+    println!(
+        "client-fate: {:?}; again with: meerkat-chaos client-fate --faults {} --seed {}",
+        plan.product, plan.faults, plan.seed
+    );
     let mut stage = Stage::start(plan.product, LINES, LINES).await?;
     let began = Instant::now();
     let mut clients = Vec::new();
@@ -105,6 +111,10 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     let writing = Writing::start(&clients, plan.seed);
     for mut fault in schedule::schedule(plan.seed, plan.faults, &KINDS) {
         fault.aim = Aim::Leader;
+        if fault.kind == Kind::MajorityLoss {
+            // Long enough for the member that is left to know that it has no leader.
+            fault.lasts += MAJORITY_LOST_FOR;
+        }
         tokio::time::sleep(fault.rest).await;
         let victim = stage.victim(fault.aim, None).await?;
         let strike = stage.strike(&fault, victim).await?;
