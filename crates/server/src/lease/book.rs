@@ -256,8 +256,8 @@ impl Book {
     }
 }
 
-/// Far enough ahead to be never.
-const NEVER: Duration = Duration::from_secs(200 * 365 * 24 * 3600);
+/// Far enough ahead to be never, and more than any lease can ask for.
+const NEVER: Duration = Duration::from_secs(2 * limits::LEASE_TTL_SECONDS_MAX.unsigned_abs());
 
 fn later(now: Instant, by: Duration) -> Instant {
     now + by.min(NEVER)

@@ -140,6 +140,8 @@ fn a_lease_that_never_ends_has_a_deadline_all_the_same() {
     let mut book = leading(vec![lease(1, limits::LEASE_TTL_SECONDS_MAX)], start);
     assert_eq!(book.renew(id(1), start), Renewed::For(ttl(limits::LEASE_TTL_SECONDS_MAX)));
     assert_eq!(book.expire(start + s(1_000_000), 1), []);
+    let rest = limits::LEASE_TTL_SECONDS_MAX * 1_000;
+    assert_eq!(book.rest(id(1), start), Some((ttl(limits::LEASE_TTL_SECONDS_MAX), rest)));
 }
 
 #[test]

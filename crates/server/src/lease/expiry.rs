@@ -54,7 +54,7 @@ impl Expiry {
         loop {
             ticks.tick().await;
             self.end_expired(term, &slots).await;
-            self.note_some(term).await;
+            self.note_some(term);
         }
     }
 
@@ -103,13 +103,15 @@ impl Expiry {
         }
     }
 
-    /// The log takes it in its own time: deadlines do not wait for notes.
-    async fn note_some(&self, term: u64) {
-        let notes = self.desk.book.lock().take_notes(Instant::now(), limits::LEASE_NOTES_MAX);
-        if !notes.is_empty() {
-            let scribe = self.desk.scribe.clone();
-            // A note that fails leaves the lease marked as noted, which costs its next renewal an entry.
-            tokio::spawn(async move { scribe.note(term, notes).await });
+    /// The log takes them in its own time: deadlines do not wait for notes.
+    fn note_some(&self, term: u64) {
+        // Locked until the notes are handed in: a renewal that sees one in the book must come to the
+        // scribe after it, or the log would keep the note and lose the taking back.
+        let mut book = self.desk.book.lock();
+        let notes = book.take_notes(Instant::now(), limits::LEASE_NOTES_MAX);
+        if !notes.is_empty() && !self.desk.scribe.try_note(term, notes) {
+            // Their leases stay marked, which costs each one's next renewal an entry and nothing else.
+            tracing::debug!(term, "notes about leases wait for the next interval: the log is behind");
         }
     }
 }

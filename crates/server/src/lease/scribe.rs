@@ -34,6 +34,12 @@ impl Scribe {
         Scribe { jobs }
     }
 
+    /// Hands notes in without waiting, and without hearing what became of them. False if there is no
+    /// room. Called with the book locked, it is ahead of everyone who learns of the notes from the book.
+    pub(crate) fn try_note(&self, term: u64, notes: Vec<LeaseNote>) -> bool {
+        self.jobs.try_send(Job { term, notes, done: oneshot::channel().0 }).is_ok()
+    }
+
     /// Whether the log has them, in this term.
     pub(crate) async fn note(&self, term: u64, notes: Vec<LeaseNote>) -> bool {
         let (done, taken) = oneshot::channel();
