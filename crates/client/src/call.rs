@@ -17,6 +17,8 @@ use tonic::{Response, Status};
 /// The pause after the first failed attempt; doubled each time.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// "For ever", in a size that clocks and the wire can hold.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How often one call may ask for a new token. More would be a wrong password in a loop.
 const RENEWALS_MAX: u32 = 3;
 
@@ -101,10 +103,10 @@ impl Client {
         F: Fn(Attempt) -> Sent,
         Sent: Future<Output = Result<Response<T>, Status>>,
     {
-        let timeout = timeout.unwrap_or(self.pool().config().request_timeout);
+        let timeout = timeout.unwrap_or(self.pool().config().request_timeout).min(TIMEOUT_MAX);
         let mut call = Course::new(kind, Instant::now() + timeout);
         loop {
-            let picked = match self.pick_for(target, call.avoid) {
+            let picked = match self.pick_for(target, call.avoid).await {
                 Ok(picked) => picked,
                 Err(error) => return Err(call.failed(error)),
             };
@@ -150,9 +152,9 @@ impl Client {
         }
     }
 
-    fn pick_for(&self, target: &Target, avoid: Option<EndpointId>) -> Result<Picked, Error> {
+    async fn pick_for(&self, target: &Target, avoid: Option<EndpointId>) -> Result<Picked, Error> {
         match target {
-            Target::Any => self.pool().pick_now(avoid),
+            Target::Any => self.pool().pick(avoid).await,
             Target::Endpoint(name) => self.pool().pick_named(name),
         }
     }

@@ -87,6 +87,11 @@ impl Client {
         self.pool().names()
     }
 
+    /// The endpoint that answered last, if one has.
+    pub fn last_endpoint(&self) -> Option<Arc<str>> {
+        self.pool().last_good()
+    }
+
     pub(crate) fn pool(&self) -> &Pool {
         &self.shared.pool
     }

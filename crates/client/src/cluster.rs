@@ -85,7 +85,8 @@ impl Cluster {
     }
 
     /// Asks for the members and uses their client URLs as this client's endpoints from now on.
-    /// Without a single usable URL among them the endpoints stay as they were.
+    /// Without a single usable URL among them the endpoints stay as they were. Do this only where the
+    /// URLs that members advertise can be reached from here, which behind a proxy they may not.
     ///
     /// # Errors
     /// If no member answers in time.

@@ -52,4 +52,4 @@ pub use meerkat_types::{Event, EventKind, Key, KeyRange, KeyValue, LeaseId, Memb
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use txn::{Compare, Op, OpResult, TxnResponse};
-pub use watch::{Changes, Watch, WatchError, WatchStatus};
+pub use watch::{Changes, Watch, WatchBuilder, WatchError, WatchPhase, WatchStatus};

@@ -83,6 +83,13 @@ pub struct Alarm {
     pub kind: AlarmKind,
 }
 
+impl Alarm {
+    /// An alarm to raise or to clear.
+    pub fn new(member: MemberId, kind: AlarmKind) -> Alarm {
+        Alarm { member, kind }
+    }
+}
+
 /// What can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

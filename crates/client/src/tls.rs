@@ -3,6 +3,9 @@
 use std::fmt;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
+/// How every certificate in PEM begins.
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
 /// Settings for `https` endpoints. Without any, the system's own authorities are trusted and the
 /// client shows no certificate.
 #[derive(Clone, Default)]
@@ -37,6 +40,16 @@ impl Tls {
     pub fn domain(mut self, name: impl Into<String>) -> Tls {
         self.domain = Some(name.into());
         self
+    }
+
+    /// What is wrong with these settings on their face. The library below would take an authority
+    /// without a certificate for "trust nobody" and fail at each connection.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let is_pem = |pem: &Certificate| pem.as_ref().windows(BEGIN.len()).any(|part| part == BEGIN);
+        match self.authorities.iter().all(is_pem) {
+            true => Ok(()),
+            false => Err("an authority is no PEM certificate"),
+        }
     }
 
     pub(crate) fn for_endpoint(&self) -> ClientTlsConfig {

@@ -360,7 +360,7 @@ impl CompareKeys {
     }
 
     /// The key does not exist.
-    pub fn is_missing(self) -> Compare {
+    pub fn missing(self) -> Compare {
         self.create_revision().equals(Revision::new(0))
     }
 

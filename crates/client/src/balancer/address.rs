@@ -37,6 +37,7 @@ fn secured(name: &str, endpoint: Endpoint, config: &Config) -> Result<Endpoint, 
     if !name.starts_with("https://") {
         return Ok(endpoint);
     }
+    config.tls.check().map_err(|reason| Error::invalid(format!("bad TLS settings for {name}: {reason}")))?;
     let wrong = |error| Error::invalid(format!("bad TLS settings for {name}: {}", causes(&error)));
     endpoint.tls_config(config.tls.for_endpoint()).map_err(wrong)
 }

@@ -12,6 +12,7 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::maintenance_client::MaintenanceClient;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
 
 /// What a member answered when asked how it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +26,19 @@ impl Pool {
     /// Asks all members at once; done when one is healthy, or all have answered, or the time is over.
     /// True if any answered at all.
     pub(crate) async fn first_look(&self) -> bool {
-        use futures::StreamExt;
         let due = due(&self.shared, |_, _| true);
-        let mut answers: futures::stream::FuturesUnordered<_> =
-            due.into_iter().map(|picked| probe(&self.shared, picked)).collect();
+        let (answers, mut heard) = mpsc::channel(due.len().max(1));
+        for probed in due {
+            let (shared, answers) = (self.shared.clone(), answers.clone());
+            // Each to its end, even if nobody waits for it any more: what it finds is noted.
+            tokio::spawn(async move {
+                let found = probe(&shared, probed).await;
+                let _nobody_waits = answers.send(found).await;
+            });
+        }
+        drop(answers);
         let mut any = false;
-        while let Some(found) = answers.next().await {
+        while let Some(found) = heard.recv().await {
             any |= found != Found::Nothing;
             if found == Found::Leader {
                 break;
@@ -51,7 +59,7 @@ async fn run(pool: Weak<Shared>) {
         let Some(shared) = pool.upgrade() else { return };
         let config = &shared.config;
         // Drawn anew each time, so that the clients of one cluster do not fall into step.
-        let pause = config.probe_interval / 2 + fraction(config.probe_interval / 4, rand::random());
+        let pause = config.probe_interval / 8 + fraction(config.probe_interval / 8, rand::random());
         let now = Instant::now();
         let (often, seldom) = (config.probe_interval, config.standby_interval);
         for picked in due(&shared, |slot, at| is_due(slot, now.max(at), often, seldom)) {

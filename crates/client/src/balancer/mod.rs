@@ -260,6 +260,13 @@ impl Pool {
         self.shared.table.lock().slots.iter().map(|slot| slot.name.clone()).collect()
     }
 
+    /// The endpoint that last answered a call.
+    pub(crate) fn last_good(&self) -> Option<Arc<str>> {
+        let table = self.shared.table.lock();
+        let slot = table.slots.iter().find(|slot| Some(slot.id) == table.last_good);
+        slot.map(|slot| slot.name.clone())
+    }
+
     /// The best endpoint now; another one than `avoid` if there is another.
     pub(crate) async fn pick(&self, avoid: Option<EndpointId>) -> Result<Picked, Error> {
         self.pick_now(avoid)

@@ -99,8 +99,8 @@ pub(crate) fn choose(
 enum Rank {
     Healthy,
     Untried,
-    Due,
     NoLeader,
+    Due,
     Paused,
 }
 
@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_healthy_then_untried_then_due_then_leaderless_then_paused() {
+    fn the_order_is_healthy_then_untried_then_leaderless_then_due_then_paused() {
         let later = Instant::now() + Duration::from_secs(60);
         let paused = Health { standing: Standing::Ejected, failures: 1, back_at: Some(later) };
         let ladder = [
             with(Standing::Healthy),
             with(Standing::Untried),
-            with(Standing::Ejected),
             with(Standing::NoLeader),
+            with(Standing::Ejected),
             paused,
         ];
         for (better, rest) in ladder.iter().zip(1..) {

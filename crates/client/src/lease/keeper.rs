@@ -169,6 +169,7 @@ impl Keeper {
         // Of a lease that is only named nothing is known until the first answer. It must come within
         // the time any request has.
         let (ttl, from) = lease.known.unwrap_or((client.pool().config().request_timeout, now));
+        let ttl = ttl.min(super::TTL_MAX);
         let mut state = self.state.lock();
         let State { schedule, kept, running, serial } = &mut *state;
         let told = kept.entry(lease.id).or_insert_with(|| {
@@ -225,7 +226,7 @@ enum Phase {
         line: Line,
     },
     Open {
-        answers: Streaming<pb::LeaseKeepAliveResponse>,
+        answers: Box<Streaming<pb::LeaseKeepAliveResponse>>,
         line: Line,
     },
 }
@@ -359,13 +360,13 @@ impl Task {
     fn opened(&mut self, answers: Streaming<pb::LeaseKeepAliveResponse>) {
         let until = tokio::time::Instant::now();
         if let Phase::Opening { line, .. } = std::mem::replace(&mut self.phase, Phase::Closed { until }) {
-            self.phase = Phase::Open { answers, line };
+            self.phase = Phase::Open { answers: Box::new(answers), line };
         }
     }
 
     fn answered(&mut self, answer: &pb::LeaseKeepAliveResponse) {
         let Some(id) = LeaseId::from_wire(answer.id) else { return };
-        let ttl = u64::try_from(answer.ttl).ok().filter(|ttl| 0 < *ttl).map(Duration::from_secs);
+        let ttl = (0 < answer.ttl).then(|| super::seconds(answer.ttl));
         let now = Instant::now();
         let mut state = self.client.keeper().state.lock();
         match state.schedule.answered(id, ttl, now, rand::random()) {
@@ -428,11 +429,9 @@ impl Task {
         if let Phase::Opening { line, .. } | Phase::Open { line, .. } = &self.phase {
             self.avoid = Some(line.picked.id);
         }
-        // The first move is made at once: renewals are owed.
-        let bound = match self.failures {
-            0 => Duration::ZERO,
-            failures => PAUSE_FIRST.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX),
-        };
+        // Short at first, because renewals are owed; but drawn, because all clients of a lost member
+        // move at the same time.
+        let bound = PAUSE_FIRST.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
         self.failures = self.failures.saturating_add(1);
         let pause = crate::balancer::picker::fraction(bound, rand::random());
         self.phase = Phase::Closed { until: tokio::time::Instant::now() + pause };

@@ -19,6 +19,9 @@ use meerkat_types::LeaseId;
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
+/// The longest TTL that a cluster grants.
+const TTL_MAX: Duration = Duration::from_secs(9_000_000_000);
+
 impl Client {
     /// The leases of the cluster.
     pub fn leases(&self) -> Leases {
@@ -235,7 +238,7 @@ impl AskTimeToLive {
         let namespace = self.client.prefix();
         Ok(TimeToLive {
             id: self.id,
-            left: u64::try_from(done.answer.ttl).ok().map(Duration::from_secs),
+            left: (0 <= done.answer.ttl).then(|| seconds(done.answer.ttl)),
             granted: seconds(done.answer.granted_ttl),
             // A lease may hold keys of other namespaces; those are not this client's to see.
             keys: done.answer.keys.iter().filter_map(|key| namespace.strip_key(key)).collect(),
@@ -260,8 +263,9 @@ fn granted(wire: &pb::LeaseGrantResponse, asked_at: Instant) -> Result<Granted, 
     }
 }
 
+/// Seconds as a member gives them; nothing below none, and nothing a clock cannot hold.
 fn seconds(wire: i64) -> Duration {
-    Duration::from_secs(u64::try_from(wire).unwrap_or(0))
+    Duration::from_secs(u64::try_from(wire).unwrap_or(0)).min(TTL_MAX)
 }
 
 /// Rounded up: a lease must not live shorter than was asked for.

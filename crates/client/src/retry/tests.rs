@@ -1,7 +1,7 @@
 use super::*;
-use CallKind::{Idempotent, LocalRead, Once, Read, Write};
+use CallKind::{Idempotent, LocalRead, Login, Once, Read, Write};
 
-const KINDS: [CallKind; 5] = [Read, LocalRead, Write, Once, Idempotent];
+const KINDS: [CallKind; 6] = [Read, LocalRead, Write, Once, Idempotent, Login];
 
 fn text(error: EtcdError) -> Seen {
     look(&Status::new(error.code(), error.message()))
@@ -22,7 +22,7 @@ fn what_never_left_is_sent_again_whatever_it_is() {
 fn only_a_plain_write_is_given_up_when_its_connection_breaks() {
     for seen in [Seen::Broken, Seen::Abandoned] {
         assert_eq!(decide(Write, seen, false), Decision::GiveUp(Fate::Unknown));
-        for kind in [Read, LocalRead, Once, Idempotent] {
+        for kind in [Read, LocalRead, Once, Idempotent, Login] {
             assert_eq!(decide(kind, seen, false), again(true), "{kind:?}");
         }
     }
@@ -36,6 +36,7 @@ fn a_deadline_after_sending_leaves_writes_unknown_and_reads_not_done() {
         (Write, Fate::Unknown),
         (Once, Fate::Unknown),
         (Idempotent, Fate::Unknown),
+        (Login, Fate::NotDone),
     ];
     for (kind, fate) in table {
         assert_eq!(decide(kind, Seen::Deadline, false), Decision::GiveUp(fate), "{kind:?}");
@@ -88,10 +89,11 @@ fn answers_that_may_come_after_proposing_leave_a_write_unknown() {
 }
 
 #[test]
-fn a_token_that_is_not_known_is_renewed_for_every_kind() {
+fn a_token_that_is_not_known_is_renewed_for_every_kind_but_a_login() {
     for kind in KINDS {
         for error in [EtcdError::InvalidAuthToken, EtcdError::AuthOldRevision, EtcdError::UserEmpty] {
-            assert_eq!(decide(kind, text(error), false), Decision::Renew, "{kind:?} {error:?}");
+            let wanted = if kind == Login { Decision::GiveUp(Fate::Refused) } else { Decision::Renew };
+            assert_eq!(decide(kind, text(error), false), wanted, "{kind:?} {error:?}");
         }
     }
 }

@@ -44,7 +44,7 @@ const MARKS_INTERVAL: Duration = Duration::from_secs(1);
 /// How long getting a new token may take.
 const RENEWAL_MAX: Duration = Duration::from_secs(5);
 /// The first pause is drawn between nothing and this; it doubles while no member answers.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Responses, from the opening of the stream to its end.
@@ -106,6 +106,9 @@ pub(crate) async fn run(mut carrier: Carrier) {
         match carrier.open() {
             Some((mut line, wires)) => {
                 let end = carrier.serve(&mut line, wires).await;
+                if matches!(end, End::Unused) && carrier.inbox.close_if_empty() {
+                    return;
+                }
                 carrier.after(&line, end).await;
             }
             None => carrier.failures = carrier.failures.saturating_add(1),

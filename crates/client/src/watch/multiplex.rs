@@ -17,8 +17,11 @@
 //!   watches of the stream. etcd before 3.5.8 answers it past events still queued (etcd-io/etcd#15220);
 //!   believing it would lose them. Such a server can be told by a habit: it answers also when the stream
 //!   has no watch yet, and later ones do not. So the first thing asked on a stream is progress, and if
-//!   an answer comes before the first creation's, marks of this kind are not used on it. Nor is one for
-//!   a watch that was not yet created when the mark came, as its events may be waiting behind its answer.
+//!   an answer comes before the first creation's, marks of this kind are not used on it. Newer servers
+//!   keep marks in order with events, but not with creations: a mark may be queued first, and a creation
+//!   that was asked for later answered before it. Such a mark knows nothing of that watch. It is told by
+//!   its revision, which is not above the one that the creation was answered with; a watch believes
+//!   only marks that are.
 //! * **Every stream can be asked for a sign of life.** Progress requests may be left unanswered while a
 //!   watch is catching up or starts in the future, so they prove nothing. A creation that has to be
 //!   refused is always answered (see `wire::probe`).
@@ -35,10 +38,12 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_types::Revision;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tonic::{Code, Status};
 
 mod entry;
+#[cfg(test)]
+mod model;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -51,8 +56,6 @@ use stream::{Marks, Stream};
 const UNANSWERED_MAX: usize = 256;
 /// Times in a row a watch may be cancelled for no good reason before the application is told.
 const SETBACKS_MAX: u8 = 3;
-/// A token this young has not expired: etcd's live for five minutes unless told otherwise.
-const TOKEN_FRESH: Duration = Duration::from_secs(60);
 /// The id of probes. Servers echo it or say −1.
 const PROBE_ID: i64 = i64::MAX;
 /// Stands for no watch, or for all.
@@ -157,8 +160,10 @@ impl Multiplex {
             resume: Resume::new(start.from),
             mailbox: start.mailbox,
             place: Place::Waiting,
+            created_at: Revision::new(0),
             lost: None,
             setbacks: 0,
+            denied: false,
         };
         self.watches.insert(serial, entry);
         self.stream.create(serial);
@@ -279,7 +284,9 @@ impl Multiplex {
         let endpoint = stream.endpoint.clone();
         if let Some(entry) = self.watches.get_mut(&serial) {
             entry.place = Place::Live(id);
-            entry.resume.created(wire::header_revision(&response));
+            entry.denied = false;
+            entry.created_at = wire::header_revision(&response);
+            entry.resume.created(entry.created_at);
             entry.tell_live(endpoint, now);
         }
         Heard::Fine
@@ -323,7 +330,7 @@ impl Multiplex {
             Marks::Unknown => self.stream.marks = Marks::Early,
             Marks::Early => {}
             Marks::True => {
-                for entry in self.watches.values_mut().filter(|entry| matches!(entry.place, Place::Live(_))) {
+                for entry in self.watches.values_mut().filter(|entry| entry.is_known_at(at)) {
                     entry.mark(at);
                 }
             }
@@ -340,8 +347,9 @@ impl Multiplex {
     fn cancelled(&mut self, serial: Serial, response: &pb::WatchResponse, now: Instant) -> Heard {
         let Some(entry) = self.watches.get_mut(&serial) else { return Heard::Fine };
         entry.leave(now);
-        let stale = self.stream.renewable
-            && self.stream.opened.is_some_and(|opened| TOKEN_FRESH <= now.saturating_duration_since(opened));
+        // etcd 3.5.1 denies what it should call an unknown token, be it expired or forgotten in a restart.
+        // A token of the minute tells one from the other.
+        let renew = self.stream.renewable && !std::mem::replace(&mut entry.denied, true);
         let next = entry.resume.owed();
         match verdict::cancelled(response.compact_revision, &response.cancel_reason) {
             Cancelled::Compacted { oldest } => match compacted(oldest, next) {
@@ -353,7 +361,7 @@ impl Multiplex {
                 self.set_back(serial, &Cancelled::Token);
                 return Heard::Token;
             }
-            Cancelled::Denied { .. } if stale => {
+            Cancelled::Denied { .. } if renew => {
                 self.set_back(serial, &Cancelled::Token);
                 return Heard::Token;
             }

@@ -11,7 +11,7 @@ pub(crate) enum Cancelled {
     Compacted { oldest: i64 },
     /// The stream's token is no good any more; a fresh one may be.
     Token,
-    /// The user may not read these keys, or, before etcd 3.5.3 or so, the token has expired.
+    /// The user may not read these keys. etcd 3.5.1 says the same of a token that has expired.
     Denied { code: Code, text: String },
     /// The member will not have it, and no other would.
     Refused { code: Code, text: String },

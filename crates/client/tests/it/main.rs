@@ -1,6 +1,23 @@
-//! The client against real members.
+//! The client against real servers, each test on etcd 3.5 and on Meerkat alike, and against a fake
+//! one that answers what no real server would.
+//!
+//! Programs are found as `server.rs` says; one that is missing fails the test that needs it.
 
+mod auth;
+mod failover;
+mod fake;
+mod fates;
+mod garbled;
+mod heap;
+mod kv;
+mod lease;
+mod members;
+mod namespace;
+mod server;
+mod tls;
+mod txn;
 mod watch;
+mod watch_auth;
 mod watch_cluster;
 mod watch_faults;
 mod watch_many;

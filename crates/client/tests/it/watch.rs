@@ -1,6 +1,7 @@
 //! What watches promise while nothing breaks: on etcd and on Meerkat alike.
 
-use crate::watch_cluster::{Cluster, Product, products};
+use crate::server::{BOTH, Kind};
+use crate::watch_cluster::Cluster;
 use meerkat_client::watch::WatchPhase;
 use meerkat_client::{Changes, Client, EventKind, Keys, Op, Revision, Watch, WatchError};
 use std::time::Duration;
@@ -32,14 +33,20 @@ pub async fn client(cluster: &Cluster) -> Client {
     Client::connect(cluster.endpoints()).await.expect("to connect")
 }
 
+#[test]
+fn a_watch_may_be_sent_to_another_thread_and_moved_while_it_is_polled() {
+    fn holds<T: Send + Sync + Unpin>() {}
+    holds::<Watch>();
+}
+
 async fn put(client: &Client, key: &'static str, value: &'static str) -> Revision {
     client.put(key, value).await.expect("a put").revision
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revisions_come_whole_in_order_and_as_asked_for() {
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = client(&cluster).await;
         let first = put(&client, "n/a", "0").await;
 
@@ -49,7 +56,7 @@ async fn revisions_come_whole_in_order_and_as_asked_for() {
         let mut deletes = client.watch("n/a").only_deletes().start();
         for watch in [&plain, &past, &puts, &deletes] {
             watch.live().await;
-            assert_eq!(watch.status().phase, WatchPhase::Live, "{product:?}");
+            assert_eq!(watch.status().phase, WatchPhase::Live, "{kind:?}");
         }
 
         put(&client, "other", "0").await;
@@ -67,7 +74,7 @@ async fn revisions_come_whole_in_order_and_as_asked_for() {
         for _ in 0..4 {
             told.push(words(&changes(&mut past).await).join(" "));
         }
-        assert_eq!(told, ["a=0", "a=1 [0]", "a=2 [1] b=2", "-a [2]"], "{product:?}");
+        assert_eq!(told, ["a=0", "a=1 [0]", "a=2 [1] b=2", "-a [2]"], "{kind:?}");
         assert_eq!(words(&changes(&mut puts).await), ["n/a=1"]);
         assert_eq!(words(&changes(&mut puts).await), ["n/a=2"]);
         assert_eq!(words(&changes(&mut deletes).await), ["-n/a"]);
@@ -76,8 +83,8 @@ async fn revisions_come_whole_in_order_and_as_asked_for() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_compacted_start_is_told_once_with_what_to_do() {
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = client(&cluster).await;
         let first = put(&client, "a", "0").await;
         for _ in 0..9 {
@@ -89,12 +96,12 @@ async fn a_compacted_start_is_told_once_with_what_to_do() {
         let mut late = client.watch("a").from(first).start();
         match next(&mut late).await {
             Some(Err(error @ WatchError::Compacted { oldest: told, next })) => {
-                assert_eq!((told, next), (oldest, first), "{product:?}");
+                assert_eq!((told, next), (oldest, first), "{kind:?}");
                 assert!(error.to_string().contains("list the keys again"), "{error}");
             }
-            other => panic!("{product:?}: {other:?}"),
+            other => panic!("{kind:?}: {other:?}"),
         }
-        assert!(next(&mut late).await.is_none(), "{product:?}");
+        assert!(next(&mut late).await.is_none(), "{kind:?}");
         assert_eq!(late.status().phase, WatchPhase::Ended);
 
         // The oldest revision itself can be watched, and so the advice works.
@@ -105,8 +112,8 @@ async fn a_compacted_start_is_told_once_with_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_server_refuses_is_told_with_its_reason() {
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = client(&cluster).await;
         for (keys, reason) in [
             (Keys::one(""), "etcdserver: key is not provided"),
@@ -115,7 +122,7 @@ async fn what_the_server_refuses_is_told_with_its_reason() {
             let mut watch = client.watch(keys).start();
             match next(&mut watch).await {
                 Some(Err(WatchError::Refused(error))) => assert_eq!(error.message(), reason),
-                other => panic!("{product:?}: {other:?}"),
+                other => panic!("{kind:?}: {other:?}"),
             }
             assert!(next(&mut watch).await.is_none());
         }
@@ -124,8 +131,8 @@ async fn what_the_server_refuses_is_told_with_its_reason() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_watch_is_cancelled_at_the_member() {
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = client(&cluster).await;
         let kept = client.watch("a").start();
         let watches: Vec<Watch> = (0..50).map(|i| client.watch(format!("k{i}")).start()).collect();
@@ -133,7 +140,7 @@ async fn a_dropped_watch_is_cancelled_at_the_member() {
             watch.live().await;
         }
         let count = || cluster.metric(0, "etcd_debugging_mvcc_watcher_total");
-        assert_eq!(count().await, 51.0, "{product:?}");
+        assert_eq!(count().await, 51.0, "{kind:?}");
         drop(watches);
         for _ in 0..200 {
             if count().await == 1.0 {
@@ -141,7 +148,7 @@ async fn a_dropped_watch_is_cancelled_at_the_member() {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!(count().await, 1.0, "{product:?}");
+        assert_eq!(count().await, 1.0, "{kind:?}");
         assert_eq!(kept.status().phase, WatchPhase::Live);
     }
 }
@@ -149,10 +156,7 @@ async fn a_dropped_watch_is_cancelled_at_the_member() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn marks_say_how_far_a_quiet_watch_has_come() {
     // Not on etcd 3.5.1, whose marks come every ten minutes or cannot be believed.
-    if !products().contains(&Product::Meerkat) {
-        return;
-    }
-    let cluster = Cluster::start(Product::Meerkat, 1).await;
+    let cluster = Cluster::start(Kind::Meerkat, 1).await;
     let client = client(&cluster).await;
     let mut quiet = client.watch("quiet").marks().start();
     let plain = client.watch("quiet").start();
@@ -172,8 +176,8 @@ async fn marks_say_how_far_a_quiet_watch_has_come() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_reader_is_parked_loses_nothing_and_holds_up_nobody() {
     const PUTS: usize = 2_000;
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = client(&cluster).await;
         let mut slow = client.watch("k").buffer(4).start();
         let mut quick = client.watch("k").start();
@@ -192,21 +196,21 @@ async fn a_slow_reader_is_parked_loses_nothing_and_holds_up_nobody() {
             seen.push(changes(&mut quick).await.revision);
         }
         let written = writing.await.expect("the writer");
-        assert_eq!(seen, written, "{product:?}");
+        assert_eq!(seen, written, "{kind:?}");
 
         let parked = slow.status();
-        assert_eq!(parked.phase, WatchPhase::Parked, "{product:?}: {parked:?}");
+        assert_eq!(parked.phase, WatchPhase::Parked, "{kind:?}: {parked:?}");
         assert_eq!(parked.last, None);
         // The member has let go of it: back-pressure does not pile up there either.
-        assert_eq!(cluster.metric(0, "etcd_debugging_mvcc_watcher_total").await, 1.0, "{product:?}");
+        assert_eq!(cluster.metric(0, "etcd_debugging_mvcc_watcher_total").await, 1.0, "{kind:?}");
 
         let mut late = Vec::new();
         while late.len() < PUTS {
             late.push(changes(&mut slow).await.revision);
         }
-        assert_eq!(late, written, "{product:?}");
+        assert_eq!(late, written, "{kind:?}");
         let status = slow.status();
-        println!("{product:?}: parked {} times for {PUTS} revisions", status.parked);
+        println!("{kind:?}: parked {} times for {PUTS} revisions", status.parked);
         assert_eq!(status.resumes, 0);
     }
 }

@@ -4,8 +4,9 @@
 //! A writer goes on all the time. Its own answers prove nothing (a put that failed may have happened), so
 //! what a watch told is compared with the history itself, read from the cluster when all is well again.
 
+use crate::server::{BOTH, Kind};
 use crate::watch::{changes, client};
-use crate::watch_cluster::{Cluster, Product, products};
+use crate::watch_cluster::Cluster;
 use meerkat_client::{Changes, Client, Keys, Revision, Watch, WatchStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +29,8 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(product: Product) -> Scene {
-        let cluster = Cluster::start(product, 3).await;
+    async fn new(kind: Kind) -> Scene {
+        let cluster = Cluster::start(kind, 3).await;
         let watcher = client(&cluster).await;
         let first = watcher.put("w/start", "").await.expect("a put").revision.next();
         let watch = watcher.watch(Keys::prefix("w/")).from(first).start();
@@ -66,7 +67,7 @@ impl Scene {
     }
 
     /// Ends the writer, and compares what was told with what happened.
-    async fn judge(mut self, product: Product, fault: &str) -> WatchStatus {
+    async fn judge(mut self, kind: Kind, fault: &str) -> WatchStatus {
         self.stop.store(true, Ordering::Relaxed);
         self.writer.await.expect("the writer");
         let end = self.watcher.put("w/end", "").await.expect("a put").revision;
@@ -79,10 +80,10 @@ impl Scene {
             history.push(changes(&mut again).await);
         }
         let revisions = |all: &[Changes]| all.iter().map(|one| one.revision.get()).collect::<Vec<_>>();
-        assert_eq!(revisions(&self.told), revisions(&history), "{product:?}, {fault}");
-        assert!(self.told == history, "{product:?}, {fault}: the events differ");
+        assert_eq!(revisions(&self.told), revisions(&history), "{kind:?}, {fault}");
+        assert!(self.told == history, "{kind:?}, {fault}: the events differ");
         let status = self.watch.status();
-        println!("{product:?}, {fault}: {} revisions, all of them once; {status:?}", history.len());
+        println!("{kind:?}, {fault}: {} revisions, all of them once; {status:?}", history.len());
         status
     }
 }
@@ -100,59 +101,60 @@ async fn write(client: Client, stop: Arc<AtomicBool>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_kill_a_watch_is_back_within_two_seconds() {
-    for product in products() {
-        let mut scene = Scene::new(product).await;
+    for kind in BOTH {
+        let mut scene = Scene::new(kind).await;
         scene.listen(Duration::from_millis(300)).await;
         let serving = scene.serving();
         scene.cluster.kill(serving);
         let took = scene.moved(serving, Instant::now()).await;
-        println!("{product:?}: on another member {took:?} after kill -9");
-        assert!(took < AFTER_A_KILL, "{product:?}: {took:?}");
+        println!("{kind:?}: on another member {took:?} after kill -9");
+        assert!(took < AFTER_A_KILL, "{kind:?}: {took:?}");
         scene.cluster.revive(serving);
         scene.cluster.wait_until_ready().await;
-        let status = scene.judge(product, "kill -9").await;
-        assert_eq!(status.resumes, 1, "{status:?}");
+        let status = scene.judge(kind, "kill -9").await;
+        // More than once if the election after a leader's death takes long.
+        assert!(1 <= status.resumes, "{status:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_freeze_a_watch_is_back_within_five_seconds() {
-    for product in products() {
-        let mut scene = Scene::new(product).await;
+    for kind in BOTH {
+        let mut scene = Scene::new(kind).await;
         scene.listen(Duration::from_millis(300)).await;
         let serving = scene.serving();
         scene.cluster.pause(serving);
         let took = scene.moved(serving, Instant::now()).await;
-        println!("{product:?}: on another member {took:?} after SIGSTOP");
+        println!("{kind:?}: on another member {took:?} after SIGSTOP");
         scene.cluster.resume(serving);
-        assert!(took < AFTER_A_BLACK_HOLE, "{product:?}: {took:?}");
+        assert!(took < AFTER_A_BLACK_HOLE, "{kind:?}: {took:?}");
         scene.listen(Duration::from_millis(500)).await;
         scene.cluster.wait_until_ready().await;
-        scene.judge(product, "SIGSTOP").await;
+        scene.judge(kind, "SIGSTOP").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_black_hole_a_watch_is_back_within_five_seconds() {
-    for product in products() {
-        let mut scene = Scene::new(product).await;
+    for kind in BOTH {
+        let mut scene = Scene::new(kind).await;
         scene.listen(Duration::from_millis(300)).await;
         let serving = scene.serving();
         scene.cluster.cut(serving);
         let took = scene.moved(serving, Instant::now()).await;
-        println!("{product:?}: on another member {took:?} after a black hole");
+        println!("{kind:?}: on another member {took:?} after a black hole");
         scene.cluster.mend(serving);
-        assert!(took < AFTER_A_BLACK_HOLE, "{product:?}: {took:?}");
+        assert!(took < AFTER_A_BLACK_HOLE, "{kind:?}: {took:?}");
         scene.listen(Duration::from_millis(500)).await;
-        scene.judge(product, "black hole").await;
+        scene.judge(kind, "black hole").await;
     }
 }
 
 /// The member that serves the watch lives, and knows no leader. That is not an error for the watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_majority_only_makes_a_watch_wait() {
-    for product in products() {
-        let mut scene = Scene::new(product).await;
+    for kind in BOTH {
+        let mut scene = Scene::new(kind).await;
         scene.listen(Duration::from_millis(300)).await;
         let serving = scene.serving();
         let others: Vec<usize> = (0..3).filter(|index| *index != serving).collect();
@@ -161,12 +163,12 @@ async fn a_lost_majority_only_makes_a_watch_wait() {
         }
         scene.listen(Duration::from_secs(6)).await;
         let alone = scene.watch.status();
-        assert_eq!(alone.endpoint, None, "{product:?}: a member without a leader still serves: {alone:?}");
+        assert_eq!(alone.endpoint, None, "{kind:?}: a member without a leader still serves: {alone:?}");
         for other in &others {
             scene.cluster.revive(*other);
         }
         scene.cluster.wait_until_ready().await;
-        let status = scene.judge(product, "majority lost").await;
+        let status = scene.judge(kind, "majority lost").await;
         assert!(1 <= status.resumes, "{status:?}");
     }
 }
@@ -174,8 +176,8 @@ async fn a_lost_majority_only_makes_a_watch_wait() {
 /// One fault after another on whatever member serves the watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_outlives_many_faults_in_a_row() {
-    for product in products() {
-        let mut scene = Scene::new(product).await;
+    for kind in BOTH {
+        let mut scene = Scene::new(kind).await;
         for round in 0..6 {
             scene.listen(Duration::from_millis(200)).await;
             let serving = scene.serving();
@@ -185,8 +187,8 @@ async fn a_watch_outlives_many_faults_in_a_row() {
                 _ => scene.cluster.cut(serving),
             }
             let took = scene.moved(serving, Instant::now()).await;
-            println!("{product:?}: round {round}, moved after {took:?}");
-            assert!(took < AFTER_A_BLACK_HOLE, "{product:?}, round {round}: {took:?}");
+            println!("{kind:?}: round {round}, moved after {took:?}");
+            assert!(took < AFTER_A_BLACK_HOLE, "{kind:?}, round {round}: {took:?}");
             match round % 3 {
                 0 => scene.cluster.revive(serving),
                 1 => scene.cluster.resume(serving),
@@ -194,15 +196,15 @@ async fn a_watch_outlives_many_faults_in_a_row() {
             }
             scene.cluster.wait_until_ready().await;
         }
-        scene.judge(product, "six faults").await;
+        scene.judge(kind, "six faults").await;
     }
 }
 
 /// A member that works is not left for being quiet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quiet_stream_is_not_called_dead() {
-    for product in products() {
-        let cluster = Cluster::start(product, 1).await;
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
         let client = client(&cluster).await;
         let now = client.put("a", "").await.expect("a put").revision;
         let watches = [
@@ -216,7 +218,7 @@ async fn a_quiet_stream_is_not_called_dead() {
         tokio::time::sleep(Duration::from_secs(8)).await;
         for watch in &watches {
             let status = watch.status();
-            assert_eq!(status.resumes, 0, "{product:?}: {status:?}");
+            assert_eq!(status.resumes, 0, "{kind:?}: {status:?}");
         }
     }
 }

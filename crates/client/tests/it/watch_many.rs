@@ -1,27 +1,23 @@
 //! Ten thousand watches of one client.
 
+use crate::heap;
+use crate::server::BOTH;
 use crate::watch::{changes, client};
-use crate::watch_cluster::{Cluster, products};
+use crate::watch_cluster::Cluster;
 use meerkat_client::{Op, Watch};
 use std::time::Instant;
 
 const WATCHES: usize = 10_000;
-/// What one watch may cost here, with the stream's share of everything, before this counts as broken.
-const BYTES_EACH_MAX: usize = 8 << 10;
-
-fn resident_bytes() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok());
-    pages.unwrap_or(0) * 4_096
-}
+/// What one watch may take on this process's heap, its share of the streams included.
+const BYTES_EACH_MAX: usize = 2 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_watches_work_in_one_client() {
-    for product in products() {
-        let mut cluster = Cluster::start(product, 3).await;
+    for kind in BOTH {
+        let mut cluster = Cluster::start(kind, 3).await;
         let client = client(&cluster).await;
         client.put("start", "").await.expect("a put");
-        let before = resident_bytes();
+        let before = heap::bytes();
         let began = Instant::now();
         let mut watches: Vec<Watch> =
             (0..WATCHES).map(|number| client.watch(format!("k/{number}")).start()).collect();
@@ -29,8 +25,8 @@ async fn ten_thousand_watches_work_in_one_client() {
             watch.live().await;
         }
         let created = began.elapsed();
-        let each = resident_bytes().saturating_sub(before) / WATCHES;
-        println!("{product:?}: {WATCHES} watches live after {created:?}, {each} bytes each in this process");
+        let each = heap::bytes().saturating_sub(before) / WATCHES;
+        println!("{kind:?}: {WATCHES} watches live after {created:?}, {each} bytes of heap each");
         assert!(each < BYTES_EACH_MAX, "{each} bytes for each watch");
 
         tell_all(&client, &mut watches, "1").await;
@@ -49,15 +45,12 @@ async fn ten_thousand_watches_work_in_one_client() {
         }
         gaps.sort();
         let (half, last) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
-        println!(
-            "{product:?}: all moved {:?} after a kill; gaps p50 {half:?}, max {last:?}",
-            killed.elapsed()
-        );
+        println!("{kind:?}: all moved {:?} after a kill; gaps p50 {half:?}, max {last:?}", killed.elapsed());
         cluster.revive(serving);
         cluster.wait_until_ready().await;
         tell_all(&client, &mut watches, "2").await;
         for (number, watch) in watches.iter().enumerate() {
-            assert_eq!(watch.status().resumes, 1, "watch {number}: {:?}", watch.status());
+            assert!(1 <= watch.status().resumes, "watch {number}: {:?}", watch.status());
         }
     }
 }

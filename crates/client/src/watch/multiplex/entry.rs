@@ -14,9 +14,13 @@ pub(super) struct Entry {
     pub(super) resume: Resume,
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) place: Place,
+    /// How far the member was when it created the watch on this stream.
+    pub(super) created_at: Revision,
     /// Since when it has been without a stream, if it had one.
     pub(super) lost: Option<Instant>,
     pub(super) setbacks: u8,
+    /// It was denied since it was last created, and a new token asked for.
+    pub(super) denied: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,11 @@ impl Entry {
             status.phase = WatchPhase::Connecting;
             status.endpoint = None;
         });
+    }
+
+    /// Whether a mark that stands for the whole stream was made with this watch on it.
+    pub(super) fn is_known_at(&self, mark: Revision) -> bool {
+        matches!(self.place, Place::Live(_)) && self.created_at < mark
     }
 
     pub(super) fn mark(&mut self, at: Revision) {

@@ -11,6 +11,7 @@ use futures::future::poll_fn;
 use meerkat_proto::pb::etcdserver::watch_request::RequestUnion;
 use meerkat_proto::pb::mvcc;
 use meerkat_types::{Filter, Key, KeyRange, WatchStart};
+use std::time::Duration;
 
 /// A stream slot, with a clock that stands still unless it is told otherwise.
 struct Desk {
@@ -293,16 +294,22 @@ fn a_stale_token_is_renewed_and_the_watch_created_again_but_not_for_ever() {
 }
 
 #[test]
-fn a_denial_on_an_old_stream_may_be_a_stale_token_and_on_a_new_one_is_not() {
+fn a_denial_may_be_a_stale_token_once_and_then_is_believed() {
     let denied = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
     let mut desk = Desk::new();
     let watch = desk.watch(at(5), 9);
     desk.sent();
-    desk.now += TOKEN_FRESH;
     assert_eq!(desk.refused(1, denied), Heard::Token);
     desk.lose();
     desk.sent();
-    assert_eq!(desk.refused(2, denied), Heard::Fine);
+    desk.created(2, 9);
+    // A restarted member has forgotten the token again.
+    desk.lose();
+    desk.sent();
+    assert_eq!(desk.refused(3, denied), Heard::Token);
+    desk.lose();
+    desk.sent();
+    assert_eq!(desk.refused(4, denied), Heard::Fine);
     assert_eq!(read(&watch), ["refused: etcdserver: permission denied"]);
 }
 
@@ -343,6 +350,18 @@ fn marks_move_watches_that_are_live_and_are_told_to_those_who_ask() {
 }
 
 #[test]
+fn a_mark_that_may_have_been_made_before_a_creation_is_not_believed_for_it() {
+    let mut desk = Desk::new();
+    let watch = desk.watch(at(5), 9);
+    desk.sent();
+    desk.created(1, 30);
+    desk.hear(response(-1, 30));
+    assert_eq!(watch.status().next, Some(Revision::new(5)));
+    desk.hear(response(-1, 31));
+    assert_eq!(watch.status().next, Some(Revision::new(32)));
+}
+
+#[test]
 fn marks_of_a_server_that_answers_too_early_are_not_believed() {
     let mut desk = Desk::new();
     let watch = desk.watch(at(5), 9);
@@ -374,4 +393,51 @@ fn creations_wait_while_too_many_are_unanswered() {
     desk.created(1, 9);
     assert_eq!(desk.sent().len(), 1);
     drop(watches);
+}
+
+/// Whatever a server sends, nothing here panics, and what is delivered goes up.
+#[test]
+fn no_answer_of_a_server_can_do_harm() {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+    for seed in 0..2_000 {
+        let mut chance = SmallRng::seed_from_u64(seed);
+        let mut desk = Desk::new();
+        let watches: Vec<_> = (0..3).map(|_| desk.watch(at(2), 3)).collect();
+        let mut told = vec![Vec::new(); watches.len()];
+        for _ in 0..60 {
+            desk.sent();
+            if desk.hear(anything(&mut chance)) != Heard::Fine {
+                desk.lose();
+            }
+            let index = chance.random_range(0..watches.len());
+            let read = read(&watches[index]);
+            told[index].extend(read.iter().filter_map(|word| word.parse::<i64>().ok()));
+            desk.multiplex.attend();
+        }
+        for told in told {
+            assert!(told.is_sorted_by(|earlier, later| earlier < later), "seed {seed}: {told:?}");
+        }
+    }
+
+    fn anything(chance: &mut SmallRng) -> pb::WatchResponse {
+        const NUMBERS: [i64; 10] = [i64::MIN, -1, 0, 1, 2, 3, 4, 9, i64::MAX - 1, i64::MAX];
+        let mut number = || NUMBERS[chance.random_range(0..NUMBERS.len())];
+        let (id, header, compact, first, second) = (number(), number(), number(), number(), number());
+        let reasons = ["", "no", "etcdserver: invalid auth token", "rpc error: code = desc = "];
+        let mut events = vec![event(first), event(second), mvcc::Event::default()];
+        events.truncate([0, 1, 2, 2, 3][chance.random_range(0..5)]);
+        pb::WatchResponse {
+            header: chance
+                .random_bool(0.9)
+                .then(|| pb::ResponseHeader { revision: header, ..Default::default() }),
+            watch_id: if chance.random_bool(0.7) { chance.random_range(1..9) } else { id },
+            created: chance.random_bool(0.4),
+            canceled: chance.random_bool(0.1),
+            compact_revision: if chance.random_bool(0.1) { compact } else { 0 },
+            cancel_reason: reasons[chance.random_range(0..reasons.len())].to_owned(),
+            fragment: chance.random_bool(0.2),
+            events,
+        }
+    }
 }

@@ -1,0 +1,106 @@
+//! Members that die, freeze and come back, under a client that goes on.
+
+use crate::server::{BOTH, Cluster, Kind};
+use meerkat_client::{Client, Config, ErrorKind, Fate};
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn reads_and_writes_go_on(client: &Client, within: Duration, what: &str) {
+    let start = Instant::now();
+    client.get("k").timeout(30 * SECOND).await.expect("a read is answered by another member");
+    let read = start.elapsed();
+    // A write may be left unknown by the fault itself; the ones after it go through.
+    let mut tries = 0;
+    while let Err(error) = client.put("k", "v").timeout(20 * SECOND).await {
+        tries += 1;
+        assert!(tries < 5 && error.fate() != Fate::Refused, "{what}: {error}");
+    }
+    println!("{what}: read after {read:?}, write after {:?}, {tries} unknown or not done", start.elapsed());
+    assert!(read < within, "{what}: a read took {read:?}");
+}
+
+async fn check(kind: Kind) {
+    let mut cluster = Cluster::start(kind, 3).await;
+    let client = cluster.client_when_ready().await;
+    for round in 0..3 {
+        let used = cluster.index_of(&client.last_endpoint().expect("it was used"));
+        // Frozen: found by the prober within its interval and timeout, on a machine that is not idle.
+        cluster.members[used].pause();
+        reads_and_writes_go_on(&client, 10 * SECOND, &format!("{kind:?} frozen, round {round}")).await;
+        assert_ne!(cluster.index_of(&client.last_endpoint().expect("used")), used);
+        cluster.members[used].resume();
+        let used = cluster.index_of(&client.last_endpoint().expect("it was used"));
+        cluster.members[used].kill();
+        reads_and_writes_go_on(&client, 10 * SECOND, &format!("{kind:?} killed, round {round}")).await;
+        cluster.members[used].restart();
+        tokio::time::sleep(2 * SECOND).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_of_etcd_survives_frozen_and_killed_members() {
+    check(Kind::Etcd).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_of_meerkat_survives_frozen_and_killed_members() {
+    check(Kind::Meerkat).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_majority_writes_fail_honestly_and_local_reads_work() {
+    for kind in BOTH {
+        let mut cluster = Cluster::start(kind, 3).await;
+        let client = cluster.client_when_ready().await;
+        let put = client.put("k", "before").await.expect("a put");
+        for url in cluster.urls() {
+            // Whichever member survives has it.
+            while client.maintenance().at(&url).status().await.expect("a status").revision < put.revision {
+                tokio::time::sleep(SECOND / 100).await;
+            }
+        }
+        let (leader, other) = cluster.leader_and_another(&client).await;
+        cluster.members[leader].kill();
+        cluster.members[other].kill();
+        let put = client.put("k", "after").timeout(3 * SECOND).await.expect_err("no majority");
+        assert_ne!(put.fate(), Fate::Refused, "{kind:?}: {put}");
+        let read = client.get("k").timeout(3 * SECOND).await.expect_err("no majority");
+        assert_eq!(read.fate(), Fate::NotDone, "{kind:?}: {read}");
+        let local = client.get("k").serializable().timeout(10 * SECOND).await.expect("a local read");
+        assert_eq!(local.kvs[0].value, "before", "{kind:?}");
+        cluster.members[leader].restart();
+        cluster.members[other].restart();
+        let end = Instant::now() + 60 * SECOND;
+        while let Err(error) = client.put("k", "again").await {
+            assert!(Instant::now() < end, "{kind:?}: the majority is back: {error}");
+        }
+        assert_eq!(client.get("k").await.expect("a get").kvs[0].value, "again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_done_when_nobody_is_there() {
+    let nowhere = ["127.0.0.1:1", "127.0.0.1:2"];
+    let error = Client::connect(nowhere).await.expect_err("nobody there");
+    assert_eq!((error.fate(), error.kind()), (Fate::NotDone, ErrorKind::Unreachable), "{error}");
+    let client = Client::connect_with(Config::new(nowhere).lazy()).await.expect("lazily");
+    let put = client.put("k", "v").timeout(SECOND).await.expect_err("nobody there");
+    assert_eq!((put.fate(), put.kind()), (Fate::NotDone, ErrorKind::Unreachable), "{put}");
+    let get = client.get("k").timeout(SECOND).await.expect_err("nobody there");
+    assert_eq!(get.fate(), Fate::NotDone, "{get}");
+    assert!(Client::connect(Vec::<String>::new()).await.is_err());
+}
+
+/// A leader that freezes with a write in hand: the answer is "unknown", and the store decides.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_times_out_in_a_frozen_member_is_unknown() {
+    for kind in BOTH {
+        let cluster = Cluster::start(kind, 1).await;
+        let client = cluster.client_when_ready().await;
+        cluster.members[0].pause();
+        let put = client.put("k", "v").timeout(SECOND / 2).await.expect_err("frozen");
+        cluster.members[0].resume();
+        assert_eq!((put.fate(), put.kind()), (Fate::Unknown, ErrorKind::Deadline), "{kind:?}: {put}");
+    }
+}

