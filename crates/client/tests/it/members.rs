@@ -12,7 +12,7 @@ async fn members_tell_about_themselves() {
     for kind in BOTH {
         let cluster = Cluster::start(kind, 3).await;
         let client = cluster.client_when_ready().await;
-        let members = client.cluster().members().await.expect("a list");
+        let members = cluster.published(&client).await;
         assert_eq!(members.len(), 3, "{kind:?}");
         let mut leaders = 0;
         for url in cluster.urls() {
@@ -35,6 +35,8 @@ async fn a_client_learns_its_endpoints_from_one_member() {
         drop(cluster.client_when_ready().await);
         let client = Client::connect([cluster.members[0].url.clone()]).await.expect("a connection");
         assert_eq!(client.endpoints().len(), 1);
+        // Asked of this very member, so that it knows what it is about to tell.
+        cluster.published(&client).await;
         client.cluster().sync().await.expect("a list");
         let mut learned: Vec<_> = client.endpoints().iter().map(ToString::to_string).collect();
         learned.sort();

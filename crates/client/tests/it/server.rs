@@ -208,6 +208,19 @@ impl Cluster {
         }
     }
 
+    /// The members, once each has told the others where its clients reach it.
+    pub async fn published(&self, client: &Client) -> Vec<meerkat_client::cluster::Member> {
+        let end = Instant::now() + READY_WITHIN;
+        loop {
+            let members = client.cluster().members().await.expect("a list");
+            if members.iter().all(|member| !member.client_urls.is_empty()) {
+                return members;
+            }
+            assert!(Instant::now() < end, "members do not publish their URLs: {members:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// The index of the member with this endpoint.
     pub fn index_of(&self, url: &str) -> usize {
         self.members.iter().position(|member| member.url == url).expect("an endpoint of this cluster")
