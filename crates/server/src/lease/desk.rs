@@ -50,12 +50,20 @@ impl Desk {
 
     /// The term of the book, once it is complete.
     async fn opened(&self) -> Result<u64, DeskError> {
+        if let Some(term) = *self.open.borrow() {
+            return Ok(term);
+        }
+        let leadership = self.raft.leadership();
+        let Some(leading) = leadership.own_term() else { return Err(DeskError::NotLeader) };
         let mut open = self.open.subscribe();
-        let opened = open.wait_for(Option::is_some);
-        match tokio::time::timeout(OPENING_TIMEOUT, opened).await {
-            Ok(Ok(term)) => term.ok_or(DeskError::NotLeader),
-            Ok(Err(_)) => Err(DeskError::Stopped),
-            Err(_) => Err(DeskError::NotLeader),
+        let opened = tokio::time::timeout(OPENING_TIMEOUT, open.wait_for(Option::is_some));
+        tokio::select! {
+            opened = opened => match opened {
+                Ok(Ok(term)) => term.ok_or(DeskError::NotLeader),
+                Ok(Err(_)) => Err(DeskError::Stopped),
+                Err(_) => Err(DeskError::NotLeader),
+            },
+            () = leadership.own_term_changed(Some(leading)) => Err(DeskError::NotLeader),
         }
     }
 
