@@ -181,60 +181,69 @@ fn named(error: EtcdError) -> Proof {
         // Ends watches, and answers no call.
         EtcdError::WatchCanceled => Proof::Nothing,
 
-        // Looked at, and refused with nothing changed.
-        EtcdError::EmptyKey
-        | EtcdError::KeyNotFound
-        | EtcdError::ValueProvided
-        | EtcdError::LeaseProvided
-        | EtcdError::TooManyOps
-        | EtcdError::DuplicateKey
-        | EtcdError::InvalidClientApiVersion
-        | EtcdError::InvalidSortOption
-        | EtcdError::Compacted
-        | EtcdError::FutureRev
-        | EtcdError::NoSpace
-        | EtcdError::LeaseNotFound
-        | EtcdError::LeaseExist
-        | EtcdError::LeaseTtlTooLarge
-        | EtcdError::MemberExist
-        | EtcdError::PeerUrlExist
-        | EtcdError::MemberNotEnoughStarted
-        | EtcdError::MemberBadUrls
-        | EtcdError::MemberNotFound
-        | EtcdError::MemberNotLearner
-        | EtcdError::LearnerNotReady
-        | EtcdError::TooManyLearners
-        | EtcdError::ClusterIdMismatch
-        | EtcdError::RequestTooLarge
-        | EtcdError::RootUserNotExist
-        | EtcdError::RootRoleNotExist
-        | EtcdError::UserAlreadyExist
-        | EtcdError::UserNotFound
-        | EtcdError::RoleAlreadyExist
-        | EtcdError::RoleNotFound
-        | EtcdError::RoleEmpty
-        | EtcdError::AuthFailed
-        | EtcdError::PermissionNotGiven
-        | EtcdError::PermissionDenied
-        | EtcdError::RoleNotGranted
-        | EtcdError::PermissionNotGranted
-        | EtcdError::AuthNotEnabled
-        | EtcdError::InvalidAuthMgmt
-        | EtcdError::NotCapable
-        | EtcdError::Unhealthy
-        | EtcdError::Corrupt
-        | EtcdError::BadLeaderTransferee
-        | EtcdError::WrongDowngradeVersionFormat
-        | EtcdError::InvalidDowngradeTargetVersion
-        | EtcdError::ClusterVersionUnavailable
-        | EtcdError::DowngradeInProcess
-        | EtcdError::NoInflightDowngrade
-        | EtcdError::UnknownMethod
-        | EtcdError::PasswordOfNoPasswordUser
-        | EtcdError::ElectionNoLeader
-        | EtcdError::ElectionNotLeader
-        | EtcdError::ElectionLeaderMissing => Proof::Refused,
+        refusal if refuses(refusal) => Proof::Refused,
+        // One that nobody has thought of yet.
+        _ => Proof::Nothing,
     }
+}
+
+/// Looked at, and refused with nothing changed.
+fn refuses(error: EtcdError) -> bool {
+    matches!(
+        error,
+        EtcdError::EmptyKey
+            | EtcdError::KeyNotFound
+            | EtcdError::ValueProvided
+            | EtcdError::LeaseProvided
+            | EtcdError::TooManyOps
+            | EtcdError::DuplicateKey
+            | EtcdError::InvalidClientApiVersion
+            | EtcdError::InvalidSortOption
+            | EtcdError::Compacted
+            | EtcdError::FutureRev
+            | EtcdError::NoSpace
+            | EtcdError::LeaseNotFound
+            | EtcdError::LeaseExist
+            | EtcdError::LeaseTtlTooLarge
+            | EtcdError::MemberExist
+            | EtcdError::PeerUrlExist
+            | EtcdError::MemberNotEnoughStarted
+            | EtcdError::MemberBadUrls
+            | EtcdError::MemberNotFound
+            | EtcdError::MemberNotLearner
+            | EtcdError::LearnerNotReady
+            | EtcdError::TooManyLearners
+            | EtcdError::ClusterIdMismatch
+            | EtcdError::RequestTooLarge
+            | EtcdError::RootUserNotExist
+            | EtcdError::RootRoleNotExist
+            | EtcdError::UserAlreadyExist
+            | EtcdError::UserNotFound
+            | EtcdError::RoleAlreadyExist
+            | EtcdError::RoleNotFound
+            | EtcdError::RoleEmpty
+            | EtcdError::AuthFailed
+            | EtcdError::PermissionNotGiven
+            | EtcdError::PermissionDenied
+            | EtcdError::RoleNotGranted
+            | EtcdError::PermissionNotGranted
+            | EtcdError::AuthNotEnabled
+            | EtcdError::InvalidAuthMgmt
+            | EtcdError::NotCapable
+            | EtcdError::Unhealthy
+            | EtcdError::Corrupt
+            | EtcdError::BadLeaderTransferee
+            | EtcdError::WrongDowngradeVersionFormat
+            | EtcdError::InvalidDowngradeTargetVersion
+            | EtcdError::ClusterVersionUnavailable
+            | EtcdError::DowngradeInProcess
+            | EtcdError::NoInflightDowngrade
+            | EtcdError::UnknownMethod
+            | EtcdError::PasswordOfNoPasswordUser
+            | EtcdError::ElectionNoLeader
+            | EtcdError::ElectionNotLeader
+            | EtcdError::ElectionLeaderMissing
+    )
 }
 
 /// What an answer proves whose text is not in the table: as little as its code allows.

@@ -1,3 +1,5 @@
+//! The table of retries: every kind of call after every kind of failure.
+
 use super::*;
 use CallKind::{Idempotent, LocalRead, Login, Once, Read, Write};
 
