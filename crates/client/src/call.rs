@@ -225,8 +225,24 @@ impl Course {
 
     /// An error that comes after a doubtful attempt leaves the call in doubt.
     fn failed(&self, error: Error) -> Failed {
-        let error =
-            if self.doubt && error.fate() == Fate::NotDone { error.with_fate(Fate::Unknown) } else { error };
+        let error = if self.doubt { error.with_fate(Fate::Unknown) } else { error };
         Failed { error, doubt: self.doubt }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_ends_a_call_after_a_doubtful_attempt_leaves_it_in_doubt() {
+        let mut course = Course::new(CallKind::Once, Instant::now());
+        let refused = || Error::invalid("the login was refused");
+        let unreachable = || Error::unreachable("no endpoint");
+        assert_eq!(course.failed(refused()).error.fate(), Fate::Refused);
+        assert_eq!(course.failed(unreachable()).error.fate(), Fate::NotDone);
+        course.doubt = true;
+        assert_eq!(course.failed(refused()).error.fate(), Fate::Unknown);
+        assert_eq!(course.failed(unreachable()).error.fate(), Fate::Unknown);
     }
 }

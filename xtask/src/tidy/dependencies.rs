@@ -28,8 +28,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("meerkat-client", &["meerkat-types", "meerkat-proto"]),
     ("meerkat-listwatch", &["meerkat-types", "meerkat-watch"]),
-    // The operator's commands and the load generator speak through the generated stubs in `proto`;
-    // that edge goes when the client crate is there to take its place.
+    // The operator's commands and the load generator speak through the generated stubs in `proto`: a
+    // command shows what one member answered, and a load counts each attempt. The demo is an application.
     ("meerkat", &["meerkat-types", "meerkat-proto", "meerkat-client", "meerkat-server", "meerkat-listwatch"]),
     // Raw stubs on purpose: a client that hides repeats cannot judge a server. Never a server crate.
     ("meerkat-chaos", &["meerkat-types", "meerkat-proto", "meerkat-client"]),

@@ -177,8 +177,8 @@ impl Watch {
         poll_fn(|context| self.mailbox.poll(context)).await
     }
 
-    /// Done when a member serves the watch, or when it is over. What is written after that is seen by
-    /// a watch that starts now.
+    /// Done once a member has created the watch, or when it is over. What is written after that is seen
+    /// by a watch that starts now, also if that member is lost meanwhile.
     pub async fn live(&self) {
         let mut monitor = self.monitor();
         let settled = |status: &WatchStatus| status.next.is_some() || status.phase == WatchPhase::Ended;
