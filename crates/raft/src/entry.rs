@@ -48,8 +48,8 @@ fn to_wire(proposal: &Proposal) -> pb::Proposal {
             Wire::GrantLease(pb::GrantLease { lease: grant.id.get(), ttl_seconds: grant.ttl.seconds() })
         }
         Command::RevokeLease(lease) => Wire::RevokeLease(pb::RevokeLease { lease: lease.get() }),
-        Command::ExpireLease { lease, term } => {
-            Wire::ExpireLease(pb::ExpireLease { lease: lease.get(), term: *term })
+        Command::ExpireLease { lease, granted, term } => {
+            Wire::ExpireLease(pb::ExpireLease { lease: lease.get(), granted: *granted, term: *term })
         }
         Command::NoteLeases { term, notes } => {
             Wire::NoteLeases(pb::NoteLeases { term: *term, notes: notes.iter().map(note_to_wire).collect() })
@@ -80,7 +80,9 @@ fn from_wire(wire: pb::Proposal) -> Result<Proposal, EntryError> {
                 .ok_or(EntryError::Unknown { what: "a time to live out of bounds" })?,
         }),
         Wire::RevokeLease(revoke) => Command::RevokeLease(lease(revoke.lease)?),
-        Wire::ExpireLease(expire) => Command::ExpireLease { lease: lease(expire.lease)?, term: expire.term },
+        Wire::ExpireLease(expire) => {
+            Command::ExpireLease { lease: lease(expire.lease)?, granted: expire.granted, term: expire.term }
+        }
         Wire::NoteLeases(notes) => Command::NoteLeases {
             term: notes.term,
             notes: notes.notes.iter().map(note_from_wire).collect::<Result<_, _>>()?,
@@ -95,11 +97,12 @@ fn lease(id: i64) -> Result<LeaseId, EntryError> {
 
 fn note_to_wire(note: &LeaseNote) -> pb::LeaseNote {
     let millis = |rest: Duration| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
-    pb::LeaseNote { lease: note.id.get(), remaining_ms: note.remaining.map(millis) }
+    pb::LeaseNote { lease: note.id.get(), granted: note.granted, remaining_ms: note.remaining.map(millis) }
 }
 
 fn note_from_wire(wire: &pb::LeaseNote) -> Result<LeaseNote, EntryError> {
-    Ok(LeaseNote { id: lease(wire.lease)?, remaining: wire.remaining_ms.map(Duration::from_millis) })
+    let remaining = wire.remaining_ms.map(Duration::from_millis);
+    Ok(LeaseNote { id: lease(wire.lease)?, granted: wire.granted, remaining })
 }
 
 fn put_to_wire(put: &Put) -> pb::Put {
@@ -336,9 +339,9 @@ mod tests {
         let ttl = LeaseTtl::from_seconds(9_000_000_000).expect("in range");
         check(Command::GrantLease(GrantLease { id, ttl }));
         check(Command::RevokeLease(id));
-        check(Command::ExpireLease { lease: id, term: u64::MAX });
+        check(Command::ExpireLease { lease: id, granted: 5, term: u64::MAX });
         let notes = [None, Some(Duration::ZERO), Some(Duration::from_millis(1))];
-        let notes = notes.map(|remaining| LeaseNote { id, remaining }).to_vec();
+        let notes = notes.map(|remaining| LeaseNote { id, granted: 8, remaining }).to_vec();
         check(Command::NoteLeases { term: 3, notes });
     }
 

@@ -35,5 +35,5 @@ pub use log_keeper::LogPolicy;
 pub use log_store::{LogOptions, LogStats};
 pub use node::{NodeOptions, RaftNode, RaftStatus, StartError};
 pub use propose::{ProposeError, Proposer};
-pub use read_index::{ReadIndexError, ReadIndexer};
+pub use read_index::{Confirmed, ReadIndexError, ReadIndexer};
 pub use state_machine::{Applied, EventSink};

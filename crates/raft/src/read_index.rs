@@ -39,7 +39,16 @@ pub enum ReadIndexError {
     Stopped,
 }
 
-type Answer = Result<u64, ReadIndexError>;
+/// What a round of a leader gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confirmed {
+    /// In which this member led, at some moment of the round; 0 if another member did.
+    pub term: u64,
+    /// Whoever has applied this far may answer a read that arrived before the round.
+    pub index: u64,
+}
+
+type Answer = Result<Confirmed, ReadIndexError>;
 
 #[derive(Clone)]
 pub struct ReadIndexer {
@@ -83,7 +92,7 @@ impl ReadIndexer {
     /// Returns once this member may answer a read that arrived before the call.
     pub async fn ready_to_read(&self) -> Result<(), ReadIndexError> {
         let ready = async {
-            let index = ask(&self.anywhere).await?;
+            let Confirmed { index, .. } = ask(&self.anywhere).await?;
             self.applied.reached(index).await.map_err(|_| ReadIndexError::Stopped)
         };
         let result = tokio::time::timeout(self.timeout, ready).await.unwrap_or(Err(ReadIndexError::Timeout));
@@ -98,9 +107,8 @@ impl ReadIndexer {
         ask(&self.here).await
     }
 
-    /// Returns once a majority has confirmed, in a round begun after the call, that this member leads;
-    /// says how far it must have applied to know all that was acknowledged before.
-    pub async fn confirm_lead(&self) -> Result<u64, ReadIndexError> {
+    /// Returns once a majority has confirmed, in a round begun after the call, that this member leads.
+    pub async fn confirm_lead(&self) -> Result<Confirmed, ReadIndexError> {
         let confirmed = tokio::time::timeout(self.timeout, self.index_as_leader());
         confirmed.await.unwrap_or(Err(ReadIndexError::Timeout))
     }
@@ -136,7 +144,8 @@ impl Rounds {
     /// One round as leader; a quorum that does not answer in time ends it.
     async fn lead(&self) -> Answer {
         match self.raft.get_read_log_id(ReadPolicy::ReadIndex).await {
-            Ok((read, _)) => Ok(read.index()),
+            // Never below the first entry of the leader's own term, so its term is the leader's.
+            Ok((read, _)) => Ok(Confirmed { term: read.committed_leader_id().term, index: read.index() }),
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_))) => {
                 Err(ReadIndexError::LeaderChanged)
             }
@@ -194,7 +203,7 @@ impl Rounds {
         let (answer, conversation) = exchanged.map_err(|_| ReadIndexError::Timeout)??;
         *self.conversation.lock() = Some((leader, conversation));
         match answer.result {
-            Some(Wire::Index(index)) => Ok(index),
+            Some(Wire::Index(index)) => Ok(Confirmed { term: 0, index }),
             Some(Wire::NotLeader(_)) | None => Err(ReadIndexError::LeaderChanged),
         }
     }

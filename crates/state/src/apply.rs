@@ -10,8 +10,8 @@ use crate::mvcc::write::{WriteTxn, Written};
 use crate::schema;
 use crate::txn::{self, Check, Path};
 use meerkat_types::{
-    Command, Compact, DeleteRange, GrantLease, Lease, LeaseGranted, LeaseId, LeaseNote, MemberAttributes,
-    Outcome, Proposal, Put, Refusal, Revision, Txn,
+    Command, Compact, DeleteRange, GrantLease, Lease, LeaseGranted, LeaseId, LeaseNote, LogPosition,
+    MemberAttributes, Outcome, Proposal, Put, Refusal, Revision, Txn,
 };
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Machine {
                 (Summary::membership(bytes), 0, Applied::default())
             }
             Payload::Command(proposal) => {
-                let Effect { outcome, written, lease } = self.command(proposal, entry.position.term)?;
+                let Effect { outcome, written, lease } = self.command(proposal, entry.position)?;
                 let summary = Summary::outcome(&outcome);
                 (summary, written.digest, Applied { outcome: Some(outcome), events: written.events, lease })
             }
@@ -57,8 +57,8 @@ impl Machine {
         Ok(applied)
     }
 
-    /// `term`: in which the entry came into the log.
-    fn command(&mut self, proposal: &Proposal, term: u64) -> Result<Effect, StateError> {
+    /// `at`: the place of the entry in the log.
+    fn command(&mut self, proposal: &Proposal, at: LogPosition) -> Result<Effect, StateError> {
         // Time never goes back, whichever clock a proposer has.
         self.stamp_ms = self.stamp_ms.max(proposal.stamp_ms);
         match &proposal.command {
@@ -66,10 +66,12 @@ impl Machine {
             Command::DeleteRange(delete) => self.delete_range(delete),
             Command::Txn(txn) => self.txn(txn),
             Command::Compact(compact) => Ok(self.compact(*compact)),
-            Command::GrantLease(grant) => Ok(self.grant_lease(*grant)),
+            Command::GrantLease(grant) => Ok(self.grant_lease(*grant, at.index)),
             Command::RevokeLease(lease) => self.end_lease(*lease),
-            Command::ExpireLease { lease, term: decided } if *decided == term => self.end_lease(*lease),
-            Command::NoteLeases { term: decided, notes } if *decided == term => Ok(self.note_leases(notes)),
+            Command::ExpireLease { lease, granted, term } if *term == at.term => {
+                self.expire_lease(*lease, *granted)
+            }
+            Command::NoteLeases { term, notes } if *term == at.term => Ok(self.note_leases(notes)),
             Command::ExpireLease { .. } | Command::NoteLeases { .. } => {
                 Ok(Effect::refused(Refusal::OtherTerm))
             }
@@ -130,15 +132,23 @@ impl Machine {
         Effect::unwritten(outcome)
     }
 
-    fn grant_lease(&mut self, grant: GrantLease) -> Effect {
+    fn grant_lease(&mut self, grant: GrantLease, index: u64) -> Effect {
         if self.leases.contains(grant.id) {
             return Effect::refused(Refusal::LeaseExists);
         }
-        let lease = Lease { id: grant.id, ttl: grant.ttl, remaining: None };
+        let lease = Lease { id: grant.id, granted: index, ttl: grant.ttl, remaining: None };
         self.leases.insert(&mut self.store.batch, lease);
         let revision = Revision::new(self.store.revision);
         let granted = Outcome::LeaseGranted(LeaseGranted { revision, ttl: grant.ttl });
         Effect { lease: Some(LeaseChange::Granted(lease)), ..Effect::unwritten(granted) }
+    }
+
+    /// The name may stand for another lease by now, which has not expired.
+    fn expire_lease(&mut self, lease: LeaseId, granted: u64) -> Result<Effect, StateError> {
+        if self.leases.granted(lease) != Some(granted) {
+            return Ok(Effect::refused(Refusal::LeaseNotFound));
+        }
+        self.end_lease(lease)
     }
 
     /// Its keys go in one revision, in ascending order.

@@ -28,9 +28,10 @@ pub enum Command {
     /// A client ends a lease, and with it the keys attached to it.
     RevokeLease(LeaseId),
     /// The leader of `term` saw a lease expire. Without effect in any other term: by then another
-    /// leader may have promised it more time.
+    /// leader may have promised it more time. `granted` tells which lease of that name.
     ExpireLease {
         lease: LeaseId,
+        granted: u64,
         term: u64,
     },
     /// The leader of `term` notes what is left of some leases. Without effect in any other term.
@@ -76,6 +77,8 @@ pub struct GrantLease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseNote {
     pub id: LeaseId,
+    /// Which lease of that name.
+    pub granted: u64,
     /// `None`: its whole time, since it was renewed.
     pub remaining: Option<Duration>,
 }

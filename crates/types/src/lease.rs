@@ -48,6 +48,9 @@ impl LeaseTtl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub id: LeaseId,
+    /// The index of the log entry that granted it. A name may be used again after its lease ended; what
+    /// was decided about the old lease must not meet the new one.
+    pub granted: u64,
     pub ttl: LeaseTtl,
     /// What was left of it when a leader last noted so, if it was not renewed since. A new leader gives
     /// it this long, and the whole time if there is no note.

@@ -275,7 +275,7 @@ impl Peer for PeerService {
             async move {
                 question?;
                 let result = match reads.index_as_leader().await {
-                    Ok(index) => Wire::Index(index),
+                    Ok(confirmed) => Wire::Index(confirmed.index),
                     Err(ReadIndexError::NoLeader | ReadIndexError::LeaderChanged) => Wire::NotLeader(true),
                     Err(error @ (ReadIndexError::Timeout | ReadIndexError::Stopped)) => {
                         return Err(stopped(error));

@@ -18,6 +18,11 @@ use std::time::{Duration, Instant};
 /// more than [`limits::LEASE_EXPIRIES_PER_SECOND`] of them: as etcd, three quarters of what can expire.
 const DEADLINES_PER_SECOND: u32 = limits::LEASE_EXPIRIES_PER_SECOND / 4 * 3;
 
+/// Places in a queue that leases which are gone may hold, beside some for each that is there.
+const QUEUE_SLACK: usize = 1_024;
+/// Places looked at for each lease that may expire.
+const LOOKS_PER_EXPIRED: usize = 100;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Following,
@@ -27,10 +32,11 @@ enum Role {
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
+    granted: u64,
     ttl: LeaseTtl,
     deadline: Instant,
-    /// What is left of it may stand in the log.
-    noted: bool,
+    /// What is left of it may stand in the log, by this note or an earlier one.
+    noted: Option<NoteId>,
     /// When it was granted, renewed or noted.
     touched: Instant,
     /// Its end is on the way to the log.
@@ -38,6 +44,17 @@ struct Held {
     /// Where it stands in the two queues: any other entry there is of an earlier life.
     queued: Instant,
     note_queued: Instant,
+}
+
+/// Tells one note from the next, so that the end of an old one is not taken for the end of a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoteId(u64);
+
+/// A lease, and which one of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Expired {
+    pub(crate) lease: LeaseId,
+    pub(crate) granted: u64,
 }
 
 pub(crate) struct Book {
@@ -49,6 +66,7 @@ pub(crate) struct Book {
     deadlines: BinaryHeap<Reverse<(Instant, LeaseId)>>,
     /// When to look at a lease again for a note.
     notes: BinaryHeap<Reverse<(Instant, LeaseId)>>,
+    notes_made: u64,
     /// A lease that was not touched for this long gets a note of what is left of it.
     note_interval: Duration,
 }
@@ -58,7 +76,10 @@ pub(crate) struct Book {
 pub(crate) enum Renewed {
     For(LeaseTtl),
     /// First the note about it must be taken back.
-    Noted,
+    Noted {
+        granted: u64,
+        note: NoteId,
+    },
     Expiring,
     Unknown,
 }
@@ -71,6 +92,7 @@ impl Book {
             ended: HashSet::new(),
             deadlines: BinaryHeap::new(),
             notes: BinaryHeap::new(),
+            notes_made: 0,
             note_interval,
         }
     }
@@ -100,14 +122,14 @@ impl Book {
             return;
         }
         let ended = std::mem::take(&mut self.ended);
-        let mut taken: Vec<Lease> = state
-            .into_iter()
-            .filter(|lease| !ended.contains(&lease.id) && !self.leases.contains_key(&lease.id))
-            .collect();
+        // The state knows of notes that the book was not told of, so it has the last word on every lease
+        // but those that ended since, whose names may stand for others by now.
+        let mut taken: Vec<Lease> = state.into_iter().filter(|lease| !ended.contains(&lease.id)).collect();
         taken.sort_by_key(|lease| (lease.left_to_live(), lease.id));
         let lives: Vec<Duration> = taken.iter().map(Lease::left_to_live).collect();
         for (lease, life) in taken.iter().zip(spread(&lives)) {
-            self.hold(lease, lease.remaining.is_some(), now, later(now, life + grace));
+            let noted = lease.remaining.is_some().then(|| self.next_note());
+            self.hold(lease, noted, now, later(now, life + grace));
         }
         self.role = Role::Leading { term };
     }
@@ -116,12 +138,15 @@ impl Book {
     pub(crate) fn changed(&mut self, change: LeaseChange, now: Instant) {
         match (self.role, change) {
             (Role::Following, _) => {}
-            (_, LeaseChange::Granted(lease)) => {
-                self.ended.remove(&lease.id);
-                self.hold(&lease, false, now, later(now, lease.ttl.duration()));
+            (role, LeaseChange::Granted(lease)) => {
+                // A predecessor may have noted what it granted; renewing will make sure.
+                let taking_over = matches!(role, Role::TakingOver { .. });
+                let noted = taking_over.then(|| self.next_note());
+                self.hold(&lease, noted, now, later(now, lease.ttl.duration()));
             }
             (role, LeaseChange::Ended(lease)) => {
                 self.leases.remove(&lease);
+                self.shrink();
                 if matches!(role, Role::TakingOver { .. }) {
                     self.ended.insert(lease);
                 }
@@ -129,9 +154,30 @@ impl Book {
         }
     }
 
-    fn hold(&mut self, lease: &Lease, noted: bool, now: Instant, deadline: Instant) {
+    fn next_note(&mut self) -> NoteId {
+        self.notes_made += 1;
+        NoteId(self.notes_made)
+    }
+
+    /// Leases that are gone leave their places in the queues behind, which would otherwise stay until
+    /// their time comes.
+    fn shrink(&mut self) {
+        let most = 4 * self.leases.len() + QUEUE_SLACK;
+        let leases = &self.leases;
+        if most < self.deadlines.len() {
+            self.deadlines
+                .retain(|Reverse((at, lease))| leases.get(lease).is_some_and(|held| held.queued == *at));
+        }
+        if most < self.notes.len() {
+            self.notes
+                .retain(|Reverse((at, lease))| leases.get(lease).is_some_and(|held| held.note_queued == *at));
+        }
+    }
+
+    fn hold(&mut self, lease: &Lease, noted: Option<NoteId>, now: Instant, deadline: Instant) {
         let note_queued = later(now, self.note_interval);
         let held = Held {
+            granted: lease.granted,
             ttl: lease.ttl,
             deadline,
             noted,
@@ -155,20 +201,23 @@ impl Book {
         }
         // Also while its note is taken back: no new one may come in between.
         held.touched = now;
-        if held.noted {
-            return Renewed::Noted;
+        if let Some(note) = held.noted {
+            return Renewed::Noted { granted: held.granted, note };
         }
         held.deadline = later(now, held.ttl.duration());
         Renewed::For(held.ttl)
     }
 
-    /// The log no longer has a note about these leases.
-    pub(crate) fn unnoted(&mut self, leases: &[LeaseId]) {
-        for lease in leases {
-            if let Some(held) = self.leases.get_mut(lease) {
-                held.noted = false;
-            }
+    /// The log no longer has this note about a lease, nor an earlier one.
+    pub(crate) fn unnoted(&mut self, lease: LeaseId, note: NoteId) {
+        if let Some(held) = self.leases.get_mut(&lease).filter(|held| held.noted == Some(note)) {
+            held.noted = None;
         }
+    }
+
+    /// Whether the lease is still there, its deadline ahead and its end not decided.
+    pub(crate) fn stands(&self, lease: LeaseId, now: Instant) -> bool {
+        self.leases.get(&lease).is_some_and(|held| !held.ending && now < held.deadline)
     }
 
     /// Time to live, and the milliseconds left of it: negative after the deadline.
@@ -183,9 +232,13 @@ impl Book {
     }
 
     /// At most `max` leases whose deadline has passed and whose end is not on the way yet; now it is.
-    pub(crate) fn expire(&mut self, now: Instant, max: usize) -> Vec<LeaseId> {
+    pub(crate) fn expire(&mut self, now: Instant, max: usize) -> Vec<Expired> {
         let mut expired = Vec::new();
-        while expired.len() < max {
+        // Bounded too: many leases that were all renewed may wait behind one moment.
+        for _ in 0..LOOKS_PER_EXPIRED * max {
+            if expired.len() == max {
+                break;
+            }
             let Some(Reverse((at, lease))) =
                 self.deadlines.peek().copied().filter(|Reverse((at, _))| *at <= now)
             else {
@@ -203,14 +256,15 @@ impl Book {
                 continue;
             }
             held.ending = true;
-            expired.push(lease);
+            expired.push(Expired { lease, granted: held.granted });
         }
         expired
     }
 
     /// The end of this lease did not reach the log: it is tried again after `pause`.
-    pub(crate) fn end_failed(&mut self, lease: LeaseId, now: Instant, pause: Duration) {
-        if let Some(held) = self.leases.get_mut(&lease) {
+    pub(crate) fn end_failed(&mut self, expired: Expired, now: Instant, pause: Duration) {
+        let Expired { lease, granted } = expired;
+        if let Some(held) = self.leases.get_mut(&lease).filter(|held| held.granted == granted) {
             held.ending = false;
             held.queued = later(now, pause);
             self.deadlines.push(Reverse((held.queued, lease)));
@@ -236,11 +290,13 @@ impl Book {
                 self.notes.push(Reverse((due, lease)));
                 continue;
             }
-            held.noted = true;
+            self.notes_made += 1;
+            held.noted = Some(NoteId(self.notes_made));
             held.touched = now;
             held.note_queued = later(now, self.note_interval);
             self.notes.push(Reverse((held.note_queued, lease)));
-            notes.push(LeaseNote { id: lease, remaining: Some(held.deadline.duration_since(now)) });
+            let remaining = Some(held.deadline.duration_since(now));
+            notes.push(LeaseNote { id: lease, granted: held.granted, remaining });
         }
         notes
     }

@@ -4,7 +4,7 @@
 //! then answer. Whoever leads next takes over after that round, and counts the whole time to live
 //! from then on, so the answer holds under it too.
 
-use super::book::{Book, Renewed};
+use super::book::{Book, NoteId, Renewed};
 use super::pace::Pace;
 use super::scribe::Scribe;
 use futures::future::BoxFuture;
@@ -69,12 +69,13 @@ impl Desk {
 
     /// Fails unless this member has led all the time since the book was of `term`.
     async fn confirm(&self, term: u64) -> Result<u64, DeskError> {
-        let index = self.raft.reads().confirm_lead().await.map_err(|error| match error {
+        let confirmed = self.raft.reads().confirm_lead().await.map_err(|error| match error {
             ReadIndexError::NoLeader | ReadIndexError::LeaderChanged => DeskError::NotLeader,
             ReadIndexError::Timeout => DeskError::Timeout,
             ReadIndexError::Stopped => DeskError::Stopped,
         })?;
-        if self.book.lock().term() == Some(term) { Ok(index) } else { Err(DeskError::NotLeader) }
+        let same = confirmed.term == term && self.book.lock().term() == Some(term);
+        if same { Ok(confirmed.index) } else { Err(DeskError::NotLeader) }
     }
 
     async fn applied(&self, index: u64) -> Result<(), DeskError> {
@@ -84,23 +85,25 @@ impl Desk {
     async fn renew(&self, leases: &[LeaseId]) -> Result<Vec<Renewal>, DeskError> {
         let term = self.opened().await?;
         let mut renewed = self.renew_in_book(term, leases)?;
-        let noted = chosen(leases, &renewed, Renewed::Noted);
+        let is_noted = |renewed: &Renewed| matches!(renewed, Renewed::Noted { .. });
+        let noted = chosen(leases, &renewed, is_noted);
         if !noted.is_empty() {
-            self.take_notes_back(term, &noted).await?;
-            replace(&mut renewed, Renewed::Noted, self.renew_in_book(term, &noted)?);
+            self.take_notes_back(term, leases, &renewed).await?;
+            replace(&mut renewed, is_noted, self.renew_in_book(term, &noted)?);
         }
         let wait = self.pace.lock().wait(self.raft.applied().index(), Instant::now());
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
         let index = self.confirm(term).await?;
-        let unknown = chosen(leases, &renewed, Renewed::Unknown);
+        let is_unknown = |renewed: &Renewed| *renewed == Renewed::Unknown;
+        let unknown = chosen(leases, &renewed, is_unknown);
         if !unknown.is_empty() {
             // A follower may know of a grant before its leader has applied it.
             self.applied(index).await?;
-            replace(&mut renewed, Renewed::Unknown, self.renew_in_book(term, &unknown)?);
+            replace(&mut renewed, is_unknown, self.renew_in_book(term, &unknown)?);
         }
-        let answers: Vec<Renewal> = renewed.into_iter().map(answer).collect();
+        let answers = self.answers(leases, &renewed);
         let done = answers.iter().filter(|renewal| matches!(renewal, Renewal::Renewed(_))).count() as u64;
         self.counters.renewed.fetch_add(done, Ordering::Relaxed);
         Ok(answers)
@@ -115,15 +118,41 @@ impl Desk {
         Ok(leases.iter().map(|lease| book.renew(*lease, now)).collect())
     }
 
-    async fn take_notes_back(&self, term: u64, leases: &[LeaseId]) -> Result<(), DeskError> {
-        for some in leases.chunks(limits::LEASE_NOTES_MAX) {
-            let notes = some.iter().map(|lease| LeaseNote { id: *lease, remaining: None }).collect();
+    async fn take_notes_back(
+        &self,
+        term: u64,
+        leases: &[LeaseId],
+        renewed: &[Renewed],
+    ) -> Result<(), DeskError> {
+        let noted = leases.iter().zip(renewed).filter_map(|(lease, renewed)| match renewed {
+            Renewed::Noted { granted, note } => {
+                Some((LeaseNote { id: *lease, granted: *granted, remaining: None }, *note))
+            }
+            Renewed::For(_) | Renewed::Expiring | Renewed::Unknown => None,
+        });
+        let noted: Vec<(LeaseNote, NoteId)> = noted.collect();
+        for some in noted.chunks(limits::LEASE_NOTES_MAX) {
+            let notes = some.iter().map(|(note, _)| *note).collect();
             if !self.scribe.note(term, notes).await {
                 return Err(DeskError::NotLeader);
             }
-            self.book.lock().unnoted(some);
+            let mut book = self.book.lock();
+            some.iter().for_each(|(lease, note)| book.unnoted(lease.id, *note));
         }
         Ok(())
+    }
+
+    /// What to tell, now that everything was confirmed: confirming may have taken longer than a lease
+    /// lives.
+    fn answers(&self, leases: &[LeaseId], renewed: &[Renewed]) -> Vec<Renewal> {
+        let (book, now) = (self.book.lock(), Instant::now());
+        let answer = |(lease, renewed): (&LeaseId, &Renewed)| match renewed {
+            Renewed::For(ttl) if book.stands(*lease, now) => Renewal::Renewed(*ttl),
+            Renewed::Unknown => Renewal::Gone,
+            // Noted again already, which only a very short interval can bring about: ask again.
+            Renewed::For(_) | Renewed::Expiring | Renewed::Noted { .. } => Renewal::Expiring,
+        };
+        leases.iter().zip(renewed).map(answer).collect()
     }
 
     async fn rest(&self, lease: LeaseId) -> Result<LeaseRest, DeskError> {
@@ -138,23 +167,14 @@ impl Desk {
     }
 }
 
-fn chosen(leases: &[LeaseId], renewed: &[Renewed], which: Renewed) -> Vec<LeaseId> {
-    leases.iter().zip(renewed).filter(|(_, renewed)| **renewed == which).map(|(lease, _)| *lease).collect()
+fn chosen(leases: &[LeaseId], renewed: &[Renewed], which: impl Fn(&Renewed) -> bool) -> Vec<LeaseId> {
+    leases.iter().zip(renewed).filter(|(_, renewed)| which(renewed)).map(|(lease, _)| *lease).collect()
 }
 
-/// Puts second answers, in order, where the first was `which`.
-fn replace(renewed: &mut [Renewed], which: Renewed, second: Vec<Renewed>) {
-    let places = renewed.iter_mut().filter(|renewed| **renewed == which);
+/// Puts second answers, in order, where the first was of the kind `which`.
+fn replace(renewed: &mut [Renewed], which: impl Fn(&Renewed) -> bool, second: Vec<Renewed>) {
+    let places = renewed.iter_mut().filter(|renewed| which(renewed));
     places.zip(second).for_each(|(place, second)| *place = second);
-}
-
-fn answer(renewed: Renewed) -> Renewal {
-    match renewed {
-        Renewed::For(ttl) => Renewal::Renewed(ttl),
-        Renewed::Unknown => Renewal::Gone,
-        // Noted again already, which only a very short interval can bring about: ask again.
-        Renewed::Expiring | Renewed::Noted => Renewal::Expiring,
-    }
 }
 
 impl LeaseDesk for Desk {

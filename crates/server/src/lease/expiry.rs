@@ -1,8 +1,9 @@
 //! What the leader does by the clock: take over, let leases expire, note what is left of them.
 
+use super::book::Expired;
 use super::desk::Desk;
 use meerkat_raft::ReadIndexError;
-use meerkat_types::{Command, LeaseId, Outcome, Refusal, limits};
+use meerkat_types::{Command, Outcome, Refusal, limits};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -85,19 +86,19 @@ impl Expiry {
     /// Returns when this member has applied all that was committed before its term.
     async fn applied_everything(&self) -> Result<(), ReadIndexError> {
         let raft = &self.desk.raft;
-        let index = raft.reads().confirm_lead().await?;
-        raft.applied().reached(index).await.map_err(|_| ReadIndexError::Stopped)
+        let confirmed = raft.reads().confirm_lead().await?;
+        raft.applied().reached(confirmed.index).await.map_err(|_| ReadIndexError::Stopped)
     }
 
     async fn end_expired(&self, term: u64, slots: &Arc<Semaphore>) {
         let per_tick = limits::LEASE_EXPIRIES_PER_SECOND as usize * TICK.as_millis() as usize / 1_000;
         let expired = self.desk.book.lock().expire(Instant::now(), per_tick);
-        for lease in expired {
+        for expired in expired {
             // Never closed, so waiting cannot fail.
             let slot = slots.clone().acquire_owned().await;
             let desk = self.desk.clone();
             tokio::spawn(async move {
-                end(&desk, term, lease).await;
+                end(&desk, term, expired).await;
                 drop(slot);
             });
         }
@@ -116,8 +117,10 @@ impl Expiry {
     }
 }
 
-async fn end(desk: &Desk, term: u64, lease: LeaseId) {
-    let outcome = desk.raft.proposer().propose(Command::ExpireLease { lease, term }, ENTRY_BYTES_MAX).await;
+async fn end(desk: &Desk, term: u64, expired: Expired) {
+    let Expired { lease, granted } = expired;
+    let command = Command::ExpireLease { lease, granted, term };
+    let outcome = desk.raft.proposer().propose(command, ENTRY_BYTES_MAX).await;
     match outcome {
         Ok(Outcome::LeaseRevoked(_)) => {
             desk.counters.expired.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +131,7 @@ async fn end(desk: &Desk, term: u64, lease: LeaseId) {
             tracing::warn!(%lease, ?outcome, "an expired lease was not ended; it is tried again");
             let mut book = desk.book.lock();
             if book.term() == Some(term) {
-                book.end_failed(lease, Instant::now(), END_PAUSE);
+                book.end_failed(expired, Instant::now(), END_PAUSE);
             }
         }
     }

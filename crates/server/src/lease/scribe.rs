@@ -100,7 +100,8 @@ mod tests {
     #[test]
     fn jobs_are_put_together_by_term_and_size_and_keep_their_order() {
         let job = |term, notes: usize| {
-            let note = LeaseNote { id: LeaseId::from_wire(1).expect("not zero"), remaining: None };
+            let note =
+                LeaseNote { id: LeaseId::from_wire(1).expect("not zero"), granted: 1, remaining: None };
             Job { term, notes: vec![note; notes], done: oneshot::channel().0 }
         };
         let jobs = vec![job(1, 10), job(1, 990), job(1, 1), job(2, 1), job(2, 1_000), job(2, 2)];

@@ -2,7 +2,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | 1, id | varint seconds to live; then, if noted, varint milliseconds that were left |
+//! | 1, id | varint seconds to live; varint log index of its grant; then, if noted, varint milliseconds that were left |
 //! | 2, id, key | empty: the key is attached to the lease |
 
 use crate::error::{StateError, damaged};
@@ -86,6 +86,7 @@ pub(crate) fn read_all(view: &View) -> Result<Vec<Lease>, StateError> {
 fn encode(lease: &Lease) -> Vec<u8> {
     let mut row = Vec::with_capacity(12);
     put_varint(&mut row, lease.ttl.seconds().unsigned_abs());
+    put_varint(&mut row, lease.granted);
     if let Some(remaining) = lease.remaining {
         put_varint(&mut row, u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX));
     }
@@ -94,8 +95,9 @@ fn encode(lease: &Lease) -> Vec<u8> {
 
 fn decode(id: LeaseId, mut row: &[u8]) -> Option<Lease> {
     let ttl = LeaseTtl::from_seconds(i64::try_from(take_varint(&mut row)?).ok()?)?;
+    let granted = take_varint(&mut row)?;
     let remaining = if row.is_empty() { None } else { Some(Duration::from_millis(take_varint(&mut row)?)) };
-    row.is_empty().then_some(Lease { id, ttl, remaining })
+    row.is_empty().then_some(Lease { id, granted, ttl, remaining })
 }
 
 #[cfg(test)]
@@ -108,13 +110,13 @@ mod tests {
         for seconds in [1, 127, 128, 9_000_000_000] {
             let ttl = LeaseTtl::from_seconds(seconds).expect("in range");
             for remaining in [None, Some(Duration::ZERO), Some(Duration::from_millis(300_001))] {
-                let lease = Lease { id, ttl, remaining };
+                let lease = Lease { id, granted: u64::MAX, ttl, remaining };
                 let row = encode(&lease);
                 assert_eq!(decode(id, &row), Some(lease));
                 assert_eq!(decode(id, &[row.as_slice(), &[0, 0]].concat()), None);
             }
         }
-        for damaged in [&[][..], &[0], &[0x80]] {
+        for damaged in [&[][..], &[0], &[0x80], &[1], &[0, 1]] {
             assert_eq!(decode(id, damaged), None);
         }
     }

@@ -18,6 +18,11 @@ impl LeaseTable {
         Ok(LeaseTable { leases })
     }
 
+    /// The grant of the lease of this name.
+    pub(crate) fn granted(&self, lease: LeaseId) -> Option<u64> {
+        self.leases.get(&lease).map(|lease| lease.granted)
+    }
+
     pub(crate) fn contains(&self, lease: LeaseId) -> bool {
         self.leases.contains_key(&lease)
     }
@@ -34,7 +39,8 @@ impl LeaseTable {
 
     /// Whether there was such a lease.
     pub(crate) fn note(&mut self, batch: &mut Batch, note: &LeaseNote) -> bool {
-        let Some(lease) = self.leases.get_mut(&note.id) else { return false };
+        let same = |lease: &&mut Lease| lease.granted == note.granted;
+        let Some(lease) = self.leases.get_mut(&note.id).filter(same) else { return false };
         lease.remaining = note.remaining;
         row::put(batch, lease);
         true

@@ -9,6 +9,7 @@ use meerkat_types::{
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Zero and 0xff are where orders go wrong.
@@ -23,6 +24,8 @@ pub struct Generator<'a> {
     pub compacted: i64,
     /// Of the entry that a command will be in.
     pub term: u64,
+    /// The grants of the leases there are.
+    pub granted: BTreeMap<LeaseId, u64>,
 }
 
 impl Generator<'_> {
@@ -127,17 +130,22 @@ impl Generator<'_> {
     fn lease_command(&mut self) -> Command {
         let (lease, term) = (self.lease(), self.term.saturating_sub(self.rng.random_range(0..2)));
         let millis = self.rng.random_range(0..9_000);
+        // Mostly the lease that is there, sometimes one of that name before it.
+        let current = self.granted.get(&lease).copied().unwrap_or(0);
+        let granted = if self.chance(80) { current } else { current.saturating_sub(1) };
         match self.rng.random_range(0..10) {
             0..=4 => {
                 let ttl = LeaseTtl::from_seconds(self.rng.random_range(1..100)).expect("in range");
                 Command::GrantLease(GrantLease { id: lease, ttl })
             }
             5 | 6 => Command::RevokeLease(lease),
-            7 => Command::ExpireLease { lease, term },
+            7 => Command::ExpireLease { lease, granted, term },
             _ => {
                 let remaining = self.chance(70).then(|| Duration::from_millis(millis));
-                let first = LeaseNote { id: lease, remaining };
-                let second = LeaseNote { id: self.lease(), remaining: None };
+                let first = LeaseNote { id: lease, granted, remaining };
+                let id = self.lease();
+                let granted = self.granted.get(&id).copied().unwrap_or(0);
+                let second = LeaseNote { id, granted, remaining: None };
                 Command::NoteLeases { term, notes: vec![first, second] }
             }
         }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use meerkat_state::{HistoryQuery, KeyTime, KeyTimes, RevisionAtTime};
 use meerkat_types::{
     Command, Compare, CompareTarget, Deleted, Event, EventKind, GrantLease, KeyRange, KeyValue, KvPage,
-    Lease, LeaseGranted, LeaseId, NewLease, NewValue, Outcome, Put, PutDone, RangeAnswer, RangeQuery,
-    Refusal, Revision, SortOrder, SortTarget, Txn, TxnDone, TxnOp, TxnOpDone,
+    Lease, LeaseGranted, LeaseId, LogPosition, NewLease, NewValue, Outcome, Put, PutDone, RangeAnswer,
+    RangeQuery, Refusal, Revision, SortOrder, SortTarget, Txn, TxnDone, TxnOp, TxnOpDone,
 };
 use std::collections::BTreeMap;
 
@@ -45,24 +45,30 @@ impl Model {
         &self.contents[self.contents.len() - 1]
     }
 
-    /// As [`Model::apply`], of a proposal whose proposer's clock showed `stamp_ms`, in the log of `term`.
-    pub fn apply_at(&mut self, stamp_ms: u64, term: u64, command: &Command) -> Outcome {
+    /// As [`Model::apply`], of a proposal whose proposer's clock showed `stamp_ms`, at this
+    /// place of the log.
+    pub fn apply_at(&mut self, stamp_ms: u64, at: LogPosition, command: &Command) -> Outcome {
         self.now_ms = self.now_ms.max(stamp_ms);
         match command {
             Command::ExpireLease { term: decided, .. } | Command::NoteLeases { term: decided, .. }
-                if *decided != term =>
+                if *decided != at.term =>
             {
                 Outcome::Refused(Refusal::OtherTerm)
             }
+            Command::ExpireLease { lease, granted, .. }
+                if self.leases.get(lease).is_some_and(|lease| lease.granted != *granted) =>
+            {
+                Outcome::Refused(Refusal::LeaseNotFound)
+            }
             Command::ExpireLease { lease, .. } | Command::RevokeLease(lease) => self.end_lease(*lease),
-            Command::GrantLease(grant) => self.grant(*grant),
+            Command::GrantLease(grant) => self.grant(*grant, at.index),
             Command::NoteLeases { notes, .. } => {
                 let noted = notes.iter().filter(|note| match self.leases.get_mut(&note.id) {
-                    Some(lease) => {
+                    Some(lease) if lease.granted == note.granted => {
                         lease.remaining = note.remaining;
                         true
                     }
-                    None => false,
+                    Some(_) | None => false,
                 });
                 Outcome::LeasesNoted(noted.count() as u64)
             }
@@ -70,11 +76,11 @@ impl Model {
         }
     }
 
-    fn grant(&mut self, grant: GrantLease) -> Outcome {
+    fn grant(&mut self, grant: GrantLease, index: u64) -> Outcome {
         if self.leases.contains_key(&grant.id) {
             return Outcome::Refused(Refusal::LeaseExists);
         }
-        let lease = Lease { id: grant.id, ttl: grant.ttl, remaining: None };
+        let lease = Lease { id: grant.id, granted: index, ttl: grant.ttl, remaining: None };
         self.leases.insert(grant.id, lease);
         let revision = Revision::new(self.current());
         Outcome::LeaseGranted(LeaseGranted { revision, ttl: grant.ttl })

@@ -59,7 +59,8 @@ impl World {
 
     fn generator(&mut self) -> Generator<'_> {
         let (current, compacted, term) = (self.model.current(), self.model.compacted, self.log.term());
-        Generator { current, compacted, term, rng: &mut self.rng }
+        let granted = self.model.leases.iter().map(|(id, lease)| (*id, lease.granted)).collect();
+        Generator { current, compacted, term, granted, rng: &mut self.rng }
     }
 
     /// A few entries in one batch, each answer and event compared.
@@ -76,7 +77,7 @@ impl World {
             let before = self.model.current();
             let entry = self.log.command(command);
             let Payload::Command(proposal) = &entry.payload else { panic!("a command") };
-            let outcome = self.model.apply_at(proposal.stamp_ms, entry.position.term, &proposal.command);
+            let outcome = self.model.apply_at(proposal.stamp_ms, entry.position, &proposal.command);
             let events = (before < self.model.current()).then(|| self.model.current());
             entries.push(entry);
             expected.push((Some(outcome), events));
