@@ -22,6 +22,7 @@ mod namespace;
 mod server;
 mod session;
 mod stm;
+#[cfg(feature = "tls")]
 mod tls;
 mod txn;
 mod watch;

@@ -1,6 +1,8 @@
 //! Transactions in plain code on real servers: serializable, whoever interferes and whatever dies.
 
 mod faults;
+mod lossy;
+mod lost;
 mod properties;
 
 use crate::server::{BOTH, Cluster};
