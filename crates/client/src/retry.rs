@@ -56,6 +56,8 @@ pub(crate) enum Proof {
     NotKnown,
     /// Nothing certain.
     Nothing,
+    /// Nothing certain, except that asking again at once would be answered the same.
+    Final,
 }
 
 /// What to do next.
@@ -81,6 +83,13 @@ pub(crate) fn decide(kind: CallKind, seen: Seen, doubt: bool) -> Decision {
         // An earlier attempt may be the reason for this very refusal.
         (Proof::Refused, CallKind::Write | CallKind::Once) if doubt => Decision::GiveUp(Fate::Unknown),
         (Proof::Refused, _) => Decision::GiveUp(Fate::Refused),
+        // Fails every kind, each with the fate it has when nothing more is tried.
+        (Proof::Final, CallKind::Read | CallKind::LocalRead | CallKind::Login) => {
+            Decision::GiveUp(Fate::Refused)
+        }
+        (Proof::Final, CallKind::Write | CallKind::Once | CallKind::Idempotent) => {
+            Decision::GiveUp(Fate::Unknown)
+        }
         // The time is over for every kind.
         (Proof::Nothing, _) if seen == Seen::Deadline => Decision::GiveUp(at_deadline(kind, true)),
         (
@@ -178,6 +187,9 @@ fn named(error: EtcdError) -> Proof {
         | EtcdError::LeaderTransferTimeout => Proof::Nothing,
         // A leader that cannot prove it leads. Only lease reads and renewals hear this.
         EtcdError::NotPrimaryLessor => Proof::Nothing,
+        // Said before a proposal, when nothing is done; but etcd says the same of a write that it has
+        // applied and that left its store too large.
+        EtcdError::NoSpace => Proof::Final,
         // Ends watches, and answers no call.
         EtcdError::WatchCanceled => Proof::Nothing,
 
@@ -201,7 +213,6 @@ fn refuses(error: EtcdError) -> bool {
             | EtcdError::InvalidSortOption
             | EtcdError::Compacted
             | EtcdError::FutureRev
-            | EtcdError::NoSpace
             | EtcdError::LeaseNotFound
             | EtcdError::LeaseExist
             | EtcdError::LeaseTtlTooLarge

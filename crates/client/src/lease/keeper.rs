@@ -236,6 +236,16 @@ struct Line {
     picked: Picked,
     requests: mpsc::Sender<pb::LeaseKeepAliveRequest>,
     token: u64,
+    /// Ends when the member is gone or has lost its leader. One for the stream's whole life, as it
+    /// remembers whether there was a leader to lose.
+    lost: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Line {
+    fn new(picked: Picked, requests: mpsc::Sender<pb::LeaseKeepAliveRequest>, token: u64) -> Line {
+        let member = picked.clone();
+        Line { picked, requests, token, lost: Box::pin(async move { member.gone_or_leaderless().await }) }
+    }
 }
 
 /// All that can happen to the task.
@@ -332,12 +342,12 @@ impl Task {
             },
             Phase::Opening { opening, line } => tokio::select! {
                 opened = opening => Happened::Opened(opened.map(tonic::Response::into_inner)),
-                () = line.picked.gone_or_leaderless() => Happened::MemberLost,
+                () = &mut line.lost => Happened::MemberLost,
                 () = stirred => Happened::Woke,
             },
             Phase::Open { answers, line } => tokio::select! {
                 answer = answers.next() => Happened::Answered(answer),
-                () = line.picked.gone_or_leaderless() => Happened::MemberLost,
+                () = &mut line.lost => Happened::MemberLost,
                 () = stirred => Happened::Woke,
             },
         }
@@ -354,7 +364,7 @@ impl Task {
         let token = self.client.pool().credentials().generation();
         let mut lease = LeaseClient::new(picked.wire.clone());
         let opening: Opening = Box::pin(async move { lease.lease_keep_alive(request).await });
-        self.phase = Phase::Opening { opening, line: Line { picked, requests, token } };
+        self.phase = Phase::Opening { opening, line: Line::new(picked, requests, token) };
     }
 
     fn opened(&mut self, answers: Streaming<pb::LeaseKeepAliveResponse>) {
@@ -441,5 +451,24 @@ impl Task {
 impl fmt::Debug for Keeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keeper").field("leases", &self.state.lock().kept.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::balancer::Pool;
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn a_leader_that_is_lost_between_two_looks_is_missed_at_the_second() {
+        let pool = Pool::new(Config::new(["127.0.0.1:1"])).expect("a pool");
+        let picked = pool.pick_now(None).expect("an endpoint");
+        let id = picked.id;
+        let mut line = Line::new(picked, mpsc::channel(1).0, 0);
+        assert!((&mut line.lost).now_or_never().is_none(), "there is a leader");
+        pool.report(id, Verdict::NoLeader);
+        assert!((&mut line.lost).now_or_never().is_some(), "it is lost");
     }
 }

@@ -83,10 +83,26 @@ fn answers_that_may_come_after_proposing_leave_a_write_unknown() {
     ];
     for error in EtcdError::ALL {
         let unknown = decide(Write, text(*error), false) == Decision::GiveUp(Fate::Unknown);
-        assert_eq!(unknown, doubtful.contains(error), "{error:?}");
+        assert_eq!(unknown, doubtful.contains(error) || *error == EtcdError::NoSpace, "{error:?}");
         if doubtful.contains(error) {
             assert_eq!(decide(Read, text(*error), false), again(true), "{error:?}");
         }
+    }
+}
+
+#[test]
+fn no_space_ends_every_call_at_once_and_leaves_a_write_unknown() {
+    let table = [
+        (Read, Fate::Refused),
+        (LocalRead, Fate::Refused),
+        (Write, Fate::Unknown),
+        (Once, Fate::Unknown),
+        (Idempotent, Fate::Unknown),
+        (Login, Fate::Refused),
+    ];
+    for (kind, fate) in table {
+        let decision = decide(kind, text(EtcdError::NoSpace), false);
+        assert_eq!(decision, Decision::GiveUp(fate), "{kind:?}");
     }
 }
 

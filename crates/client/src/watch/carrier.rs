@@ -147,7 +147,7 @@ impl Carrier {
         let picked = pool.pick_now(self.avoid).ok()?;
         let generation = pool.credentials().generation();
         let now = now();
-        self.watches.open(picked.name.clone(), 0 < generation, now);
+        self.watches.open(picked.name.clone(), pool.config().login.is_some(), now);
         let (requests, receiver) = mpsc::channel(OUTBOUND_MAX);
         let wires = Wires { requests, inbound: inbound(&picked, receiver) };
         let line = Line {

@@ -29,6 +29,12 @@ pub(crate) const CLIENT_BYTES_MAX: usize = 256 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Budget(AtomicUsize);
 
+impl Budget {
+    fn is_used_up(&self) -> bool {
+        CLIENT_BYTES_MAX <= self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// One watch's buffer and status.
 pub(crate) struct Mailbox {
     serial: Serial,
@@ -58,7 +64,7 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     Dropped,
-    /// At least half of it is free.
+    /// At least half of it is free, and what comes next would be taken.
     Roomy,
     Busy,
 }
@@ -79,10 +85,9 @@ impl Mailbox {
 
     pub(crate) fn is_full(&self) -> bool {
         let state = self.state.lock();
-        let crowded = CLIENT_BYTES_MAX <= self.budget.0.load(Ordering::Relaxed);
         self.revisions_max <= state.queue.len()
             || BYTES_MAX <= state.bytes
-            || (crowded && !state.queue.is_empty())
+            || (self.budget.is_used_up() && !state.queue.is_empty())
     }
 
     /// Queues whole revisions and tells how far the watch has come.
@@ -217,8 +222,13 @@ impl Mailbox {
         }
     }
 
+    /// Never true of a full one, or a parked watch would come back only to be parked again. It always
+    /// becomes true: one that is read empty is roomy, whatever the others hold.
     fn is_roomy(&self, state: &State) -> bool {
-        state.queue.len() <= self.revisions_max / 2 && state.bytes <= BYTES_MAX / 2
+        state.queue.is_empty()
+            || (state.queue.len() <= self.revisions_max / 2
+                && state.bytes <= BYTES_MAX / 2
+                && !self.budget.is_used_up())
     }
 
     fn tell_home(&self, state: &mut State) {
@@ -360,6 +370,29 @@ mod tests {
         assert!(mailbox.is_full());
         read(&mailbox);
         assert_eq!(mailbox.park(), Look::Roomy);
+    }
+
+    #[test]
+    fn when_the_client_is_at_its_bytes_a_parked_watch_comes_back_only_when_it_is_read_empty() {
+        let (mailbox, home, budget) = mailbox(1_000);
+        budget.0.store(CLIENT_BYTES_MAX, Ordering::Relaxed);
+        mailbox.deliver(&mut vec![changes(1, 1), changes(2, 1)], None);
+        assert!(mailbox.is_full());
+        assert_eq!(mailbox.park(), Look::Busy);
+        read(&mailbox);
+        assert_eq!((home.take().len(), mailbox.look()), (0, Look::Busy));
+        read(&mailbox);
+        assert_eq!((home.take().len(), mailbox.look()), (1, Look::Roomy));
+    }
+
+    #[test]
+    fn when_others_have_given_room_back_a_parked_watch_with_something_in_it_is_roomy() {
+        let (mailbox, _, budget) = mailbox(1_000);
+        budget.0.store(CLIENT_BYTES_MAX, Ordering::Relaxed);
+        mailbox.deliver(&mut vec![changes(1, 1)], None);
+        assert_eq!(mailbox.park(), Look::Busy);
+        budget.0.fetch_sub(CLIENT_BYTES_MAX, Ordering::Relaxed);
+        assert_eq!(mailbox.look(), Look::Roomy);
     }
 
     #[test]

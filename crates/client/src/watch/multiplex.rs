@@ -357,12 +357,17 @@ impl Multiplex {
                 // What is owed is there still.
                 None => self.set_back(serial, &Cancelled::Silently),
             },
-            Cancelled::Token => {
-                self.set_back(serial, &Cancelled::Token);
+            // Only this watch: those that run may go on without a token.
+            Cancelled::Token(known) if !self.stream.renewable => {
+                let error = self.refusal(known.code(), known.message());
+                self.end(serial, error);
+            }
+            token @ Cancelled::Token(_) => {
+                self.set_back(serial, &token);
                 return Heard::Token;
             }
             Cancelled::Denied { .. } if renew => {
-                self.set_back(serial, &Cancelled::Token);
+                self.set_back(serial, &Cancelled::Token(EtcdError::InvalidAuthToken));
                 return Heard::Token;
             }
             Cancelled::Denied { code, text } | Cancelled::Refused { code, text } => {
@@ -382,10 +387,7 @@ impl Multiplex {
             return self.stream.create(serial);
         }
         let error = match why {
-            Cancelled::Token => {
-                let known = EtcdError::InvalidAuthToken;
-                self.refusal(known.code(), known.message())
-            }
+            Cancelled::Token(known) => self.refusal(known.code(), known.message()),
             _ => self
                 .refusal(Code::Unknown, "the member cancels the watch again and again, and does not say why"),
         };

@@ -9,8 +9,8 @@ use tonic::{Code, Status};
 pub(crate) enum Cancelled {
     /// Its next revision is gone. The wire's `compact_revision`, zero if it was not told.
     Compacted { oldest: i64 },
-    /// The stream's token is no good any more; a fresh one may be.
-    Token,
+    /// The stream has no token, or one that is no good any more; a fresh one may be.
+    Token(EtcdError),
     /// The user may not read these keys. etcd 3.5.1 says the same of a token that has expired.
     Denied { code: Code, text: String },
     /// The member will not have it, and no other would.
@@ -26,7 +26,10 @@ pub(crate) fn cancelled(compact_revision: i64, reason: &str) -> Cancelled {
     let (code, text) = unquote(reason);
     match EtcdError::from_message(text) {
         Some(EtcdError::Compacted) => Cancelled::Compacted { oldest: 0 },
-        Some(EtcdError::InvalidAuthToken | EtcdError::AuthOldRevision) => Cancelled::Token,
+        // The last is what a stream without a token hears when authentication was just switched on.
+        Some(known @ (EtcdError::InvalidAuthToken | EtcdError::AuthOldRevision | EtcdError::UserEmpty)) => {
+            Cancelled::Token(known)
+        }
         Some(known @ EtcdError::PermissionDenied) => {
             Cancelled::Denied { code: known.code(), text: text.to_owned() }
         }
@@ -49,8 +52,10 @@ pub(crate) enum Ended {
 
 pub(crate) fn ended(status: &Status) -> Ended {
     match EtcdError::from_message(status.message()) {
-        Some(EtcdError::InvalidAuthToken | EtcdError::AuthOldRevision) => return Ended::Renew,
-        Some(EtcdError::UserEmpty | EtcdError::PermissionDenied) => return Ended::Refuse,
+        Some(EtcdError::InvalidAuthToken | EtcdError::AuthOldRevision | EtcdError::UserEmpty) => {
+            return Ended::Renew;
+        }
+        Some(EtcdError::PermissionDenied) => return Ended::Refuse,
         _ => {}
     }
     match status.code() {
@@ -99,11 +104,15 @@ mod tests {
 
     #[test]
     fn reasons_in_the_form_of_go_are_understood() {
-        check(0, "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token", Cancelled::Token);
+        check(
+            0,
+            "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token",
+            Cancelled::Token(EtcdError::InvalidAuthToken),
+        );
         check(
             0,
             "rpc error: code = InvalidArgument desc = etcdserver: revision of auth store is old",
-            Cancelled::Token,
+            Cancelled::Token(EtcdError::AuthOldRevision),
         );
         check(
             0,
@@ -116,7 +125,7 @@ mod tests {
         check(
             0,
             "rpc error: code = InvalidArgument desc = etcdserver: user name is empty",
-            refused(Code::InvalidArgument, "etcdserver: user name is empty"),
+            Cancelled::Token(EtcdError::UserEmpty),
         );
     }
 
@@ -140,7 +149,7 @@ mod tests {
             (Code::ResourceExhausted, "too much", Ended::Move),
             (Code::Unauthenticated, "etcdserver: invalid auth token", Ended::Renew),
             (Code::InvalidArgument, "etcdserver: revision of auth store is old", Ended::Renew),
-            (Code::InvalidArgument, "etcdserver: user name is empty", Ended::Refuse),
+            (Code::InvalidArgument, "etcdserver: user name is empty", Ended::Renew),
             (Code::Unimplemented, "unknown service etcdserverpb.Watch", Ended::Refuse),
             (Code::PermissionDenied, "etcdserver: permission denied", Ended::Refuse),
         ] {

@@ -294,6 +294,32 @@ fn a_stale_token_is_renewed_and_the_watch_created_again_but_not_for_ever() {
 }
 
 #[test]
+fn when_authentication_is_switched_on_a_watch_gets_a_token_if_there_is_a_login() {
+    let empty = "rpc error: code = InvalidArgument desc = etcdserver: user name is empty";
+    let mut desk = Desk::new();
+    let watch = desk.watch(at(5), 9);
+    desk.sent();
+    assert_eq!(desk.refused(1, empty), Heard::Token);
+    desk.lose();
+    assert_eq!(desk.sent(), ["progress", "create 2 from 5"]);
+    desk.created(2, 9);
+    assert_eq!(watch.status().phase, WatchPhase::Live);
+}
+
+#[test]
+fn without_a_login_a_watch_that_needs_a_token_is_refused_alone() {
+    let empty = "rpc error: code = InvalidArgument desc = etcdserver: user name is empty";
+    let mut desk = Desk::new();
+    desk.multiplex.open("a".into(), false, desk.now);
+    let (running, late) = (desk.watch(at(5), 9), desk.watch(at(5), 9));
+    desk.sent();
+    desk.created(1, 9);
+    assert_eq!(desk.refused(2, empty), Heard::Fine);
+    assert_eq!(read(&late), ["refused: etcdserver: user name is empty"]);
+    assert_eq!(running.status().phase, WatchPhase::Live);
+}
+
+#[test]
 fn a_denial_may_be_a_stale_token_once_and_then_is_believed() {
     let denied = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
     let mut desk = Desk::new();
