@@ -139,5 +139,5 @@ async fn a_lease_is_called_lost_when_no_member_answers_for_its_whole_time() {
     let lost = tokio::time::timeout(10 * SECOND, alive.lost()).await.expect("told in time");
     assert_eq!(lost.reason, LossReason::Silence);
     let since = alive.status().last_ack.expect("acknowledged").elapsed();
-    assert!(4 * SECOND <= since && since < 5 * SECOND, "told {since:?} after the last answered sending");
+    assert!(4 * SECOND <= since && since < 7 * SECOND, "told {since:?} after the last answered sending");
 }
