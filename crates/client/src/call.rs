@@ -62,6 +62,8 @@ pub(crate) struct Done<T> {
     /// An earlier attempt of this call may have happened too.
     pub(crate) doubt: bool,
     pub(crate) endpoint: std::sync::Arc<str>,
+    /// The attempt that was answered was not sent before this moment.
+    pub(crate) sent_at: Instant,
 }
 
 /// A call that failed, and whether an earlier attempt of it is in doubt.
@@ -111,6 +113,7 @@ impl Client {
                 Err(error) => return Err(call.failed(error)),
             };
             let generation = self.pool().credentials().generation();
+            let sent_at = Instant::now();
             let status = match call.attempt(&picked, &send).await {
                 Ok(answer) => {
                     // A local read proves nothing: a member that is cut off answers it too.
@@ -118,7 +121,7 @@ impl Client {
                         self.pool().report(picked.id, Verdict::Good);
                     }
                     let (doubt, endpoint) = (call.doubt, picked.name);
-                    return Ok(Done { answer: answer.into_inner(), doubt, endpoint });
+                    return Ok(Done { answer: answer.into_inner(), doubt, endpoint, sent_at });
                 }
                 Err(met) => met,
             };

@@ -313,6 +313,8 @@ impl Task {
             return true;
         }
         if state.schedule.is_empty() {
+            // The stream ends with the task.
+            state.schedule.stream_lost(now);
             // Under the lock: whoever adds the next lease finds no task and starts one.
             state.running = false;
             return false;

@@ -136,7 +136,9 @@ impl Grant {
             async move { LeaseClient::new(attempt.wire.clone()).lease_grant(request).await }
         };
         match self.client.call(CallKind::Once, self.timeout, send).await {
-            Ok(done) => granted(&done.answer, asked_at),
+            // An attempt that is told "granted" made the lease itself: had an earlier one made it, this
+            // one would have been told "exists". So attempts that failed take nothing off its time.
+            Ok(done) => granted(&done.answer, done.sent_at.into_std()),
             Err(failed) => {
                 let ours = self.id.is_none() && failed.doubt;
                 match LeaseId::from_wire(id) {

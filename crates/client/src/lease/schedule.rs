@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Always true: a lease is never called alive at a time when the server may have ended it; each
-//! lease has at most one renewal under way on a stream; each step costs the logarithm of the number
+//! lease has at most one renewal under way on a stream, besides those of earlier keepings that ended
+//! before their answer, which are counted and passed over; each step costs the logarithm of the number
 //! of leases, not the number.
 
 use meerkat_types::LeaseId;
@@ -66,6 +67,9 @@ pub(crate) struct Schedule {
     wakes: BinaryHeap<Reverse<(Instant, LeaseId)>>,
     /// To be renewed as soon as there is a stream with room. At most one place for each lease.
     queue: VecDeque<LeaseId>,
+    /// How many answers this stream still owes to keepings that have ended. Else the answer to an old
+    /// renewal would be taken for that of a new one, which was sent later.
+    owed: HashMap<LeaseId, u32>,
 }
 
 impl Schedule {
@@ -77,7 +81,10 @@ impl Schedule {
     }
 
     pub(crate) fn remove(&mut self, id: LeaseId) {
-        self.leases.remove(&id);
+        let removed = self.leases.remove(&id);
+        if removed.is_some_and(|kept| kept.under_way.is_some()) {
+            *self.owed.entry(id).or_default() += 1;
+        }
         // Otherwise the items of leases that come and go would pile up until they are due.
         if self.leases.len() * 4 + 64 < self.wakes.len() {
             let leases = &self.leases;
@@ -147,6 +154,9 @@ impl Schedule {
         now: Instant,
         jitter: f64,
     ) -> Answer {
+        if self.pay(id) {
+            return Answer::Stray;
+        }
         let Some(kept) = self.leases.get_mut(&id) else { return Answer::Stray };
         let Some(sent) = kept.under_way.take() else { return Answer::Stray };
         let Some(ttl) = ttl else {
@@ -164,8 +174,19 @@ impl Schedule {
         Answer::Alive { from: sent, ttl }
     }
 
+    /// Whether an answer was owed to an earlier keeping of this lease. Answers come in order.
+    fn pay(&mut self, id: LeaseId) -> bool {
+        let Some(owed) = self.owed.get_mut(&id) else { return false };
+        *owed -= 1;
+        if *owed == 0 {
+            self.owed.remove(&id);
+        }
+        true
+    }
+
     /// The stream is lost: what was under way is to be sent again on the next one.
     pub(crate) fn stream_lost(&mut self, now: Instant) {
+        self.owed.clear();
         for (id, kept) in &mut self.leases {
             if kept.under_way.take().is_some() {
                 kept.queued = false;
@@ -300,6 +321,32 @@ mod tests {
         assert_eq!(schedule.answered(id(1), Some(seconds(90.0)), start, 0.5), Answer::Stray);
         assert_eq!(schedule.answered(id(2), Some(seconds(90.0)), start, 0.5), Answer::Stray);
         assert_eq!(schedule.due(start + seconds(9.0), false), Some(Due::Lost(id(1))));
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_keeping_does_not_count_for_a_later_one() {
+        let (mut schedule, start) = one();
+        schedule.due(start, true);
+        schedule.remove(id(1));
+        let again = start + seconds(1.0);
+        schedule.add(id(1), seconds(9.0), start, again);
+        assert_eq!(schedule.due(again, true), Some(Due::Renew(id(1))));
+        assert_eq!(schedule.answered(id(1), Some(seconds(9.0)), again, 0.5), Answer::Stray);
+        let alive = schedule.answered(id(1), Some(seconds(9.0)), again, 0.5);
+        assert_eq!(alive, Answer::Alive { from: again, ttl: seconds(9.0) });
+        assert!(schedule.owed.is_empty());
+    }
+
+    #[test]
+    fn a_new_stream_owes_nothing_to_earlier_keepings() {
+        let (mut schedule, start) = one();
+        schedule.due(start, true);
+        schedule.remove(id(1));
+        schedule.stream_lost(start);
+        schedule.add(id(1), seconds(9.0), start, start);
+        schedule.due(start, true);
+        let alive = schedule.answered(id(1), Some(seconds(9.0)), start, 0.5);
+        assert_eq!(alive, Answer::Alive { from: start, ttl: seconds(9.0) });
     }
 
     #[test]

@@ -191,17 +191,21 @@ pub struct StmTxn {
     writes: Writes,
     /// The revision that is being read was compacted.
     stale: bool,
+    /// The first read that failed. Nothing guards it, so there is no commit after it.
+    failed: Option<Error>,
 }
 
 impl StmTxn {
     fn new(client: &Client) -> StmTxn {
-        StmTxn { client: client.clone(), reads: Reads::default(), writes: Writes::default(), stale: false }
+        let (reads, writes) = (Reads::default(), Writes::default());
+        StmTxn { client: client.clone(), reads, writes, stale: false, failed: None }
     }
 
     /// The value of a key, or `None` if it does not exist.
     ///
     /// # Errors
-    /// If the read fails. Hand it on: if running the body again helps, that is done.
+    /// If the read fails. Hand it on: if running the body again helps, that is done. A body that goes
+    /// on all the same fails with this error at its end, and writes nothing.
     pub async fn get(&mut self, key: impl Into<Bytes>) -> Result<Option<Bytes>, StmError> {
         let key = key.into();
         if let Some(written) = self.writes.of(&key) {
@@ -227,7 +231,7 @@ impl StmTxn {
     /// As [`StmTxn::get`].
     pub async fn range(&mut self, keys: impl Into<Keys>) -> Result<Vec<(Bytes, Bytes)>, StmError> {
         let keys = keys.into();
-        let range = keys.range()?.clone();
+        let range = keys.range().map_err(|error| self.failed(error))?.clone();
         let found = self.read(keys).await?;
         let seen = self.writes.overlay(&range, &found);
         self.reads.note_range(range, found);
@@ -266,13 +270,22 @@ impl StmTxn {
             }
             Err(error) => {
                 self.stale |= error.etcd() == Some(EtcdError::Compacted);
-                Err(error.into())
+                Err(self.failed(error).into())
             }
         }
     }
 
+    /// Notes a failed read.
+    fn failed(&mut self, error: Error) -> Error {
+        self.failed.get_or_insert_with(|| error.clone());
+        error
+    }
+
     /// The revision of the commit; `None` if someone interfered.
     async fn commit(self, witness: Option<&mut Witness>) -> Result<Option<Revision>, Error> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
         if self.writes.is_empty() {
             return Ok(Some(self.reads.at().unwrap_or(Revision::new(0))));
         }
@@ -321,6 +334,17 @@ mod tests {
         let bounds: Vec<u128> =
             [1, 2, 3, 7, 8, 9, u32::MAX].iter().map(|n| pause_bound(*n).as_millis()).collect();
         assert_eq!(bounds, [4, 8, 16, 256, 500, 500, 500]);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_passes_over_a_failed_read_writes_nothing() {
+        let config = crate::Config::new(["http://127.0.0.1:1"]).lazy();
+        let client = Client::connect_with(config).await.expect("a lazy client");
+        let mut tx = StmTxn::new(&client);
+        assert!(tx.range(Keys::one("")).await.is_err(), "there is no empty key");
+        tx.put("k", "decided without what was to be read");
+        let error = tx.commit(None).await.expect_err("an unguarded read");
+        assert_eq!((error.fate(), error.etcd()), (Fate::Refused, Some(EtcdError::EmptyKey)));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Leases on real servers.
 
+use crate::fake::{self, Fake, Reply};
 use crate::server::{BOTH, Cluster, Kind};
 use meerkat_client::lease::LossReason;
 use meerkat_client::{Client, EtcdError, Fate, LeaseId};
+use meerkat_proto::pb::etcdserver as pb;
 use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -139,5 +141,27 @@ async fn a_lease_is_called_lost_when_no_member_answers_for_its_whole_time() {
     let lost = tokio::time::timeout(10 * SECOND, alive.lost()).await.expect("told in time");
     assert_eq!(lost.reason, LossReason::Silence);
     let since = alive.status().last_ack.expect("acknowledged").elapsed();
-    assert!(4 * SECOND <= since && since < 5 * SECOND, "told {since:?} after the last answered sending");
+    assert!(4 * SECOND <= since && since < 7 * SECOND, "told {since:?} after the last answered sending");
+}
+
+/// An election that takes longer than the lease is to live, and an attempt that is never answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_took_long_to_be_granted_has_its_whole_time() {
+    let elected = Instant::now() + 3 * SECOND;
+    let server = Fake::start(move |method, before| match method {
+        "Status" => fake::healthy(),
+        "LeaseGrant" if before == 0 => Reply::Cut,
+        "LeaseGrant" if Instant::now() < elected => Reply::etcd(EtcdError::NoLeader),
+        "LeaseGrant" => Reply::of(&pb::LeaseGrantResponse { id: 7, ttl: 2, ..Default::default() }),
+        _ => Reply::Hang,
+    })
+    .await;
+    let client = Client::connect([server.url.clone()]).await.expect("a connection");
+    let granted = client.leases().grant(2 * SECOND).await.expect("a lease in the end");
+    assert!(2 < server.calls("LeaseGrant"));
+    let alive = client.leases().keep_alive(granted);
+    let early = tokio::time::timeout(SECOND, alive.lost()).await;
+    assert!(early.is_err(), "lost before it was renewed once: {early:?}");
+    let lost = tokio::time::timeout(4 * SECOND, alive.lost()).await.expect("told in time");
+    assert_eq!(lost.reason, LossReason::Silence);
 }

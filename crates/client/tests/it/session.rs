@@ -86,6 +86,6 @@ async fn a_session_without_a_cluster_is_lost_when_its_time_is_over() {
         let start = Instant::now();
         let lost = tokio::time::timeout(20 * SECOND, session.lost()).await.expect("told in time");
         assert_eq!(lost.reason, LossReason::Silence, "{kind:?}");
-        assert!(start.elapsed() < session.ttl() + SECOND, "{kind:?}: told after {:?}", start.elapsed());
+        assert!(start.elapsed() < session.ttl() + 3 * SECOND, "{kind:?}: told after {:?}", start.elapsed());
     }
 }

@@ -4,7 +4,7 @@
 //! before comparing.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::bench::start;
 use crate::etcd::{etcd_is_here, etcdctl};
@@ -160,6 +160,7 @@ fn a_format_that_cannot_show_an_answer_is_refused_before_anything_is_done() {
 fn keep_alive_keeps_a_lease_past_its_time_and_says_when_it_is_gone() {
     on_both(|endpoint| {
         let lease = grant(endpoint, "3");
+        let start = Instant::now();
         let mut command = meerkat();
         command.args(["lease", "keep-alive", &lease, "--endpoints", endpoint]).stdout(Stdio::piped());
         let mut keeper = Running(command.spawn().expect("the binary starts"));
@@ -170,10 +171,13 @@ fn keep_alive_keeps_a_lease_past_its_time_and_says_when_it_is_gone() {
         let revoked = ask(meerkat(), endpoint, &["lease", "revoke", &lease]);
         assert_eq!(revoked.stdout, "lease ID revoked\n");
         assert!(keeper.wait().success());
+        let ran = start.elapsed();
         let end = format!("lease {lease} expired or revoked.\n");
         wait_until("the end is told", || said.lock().expect("no writer panics").ends_with(&end));
         let renewals = said.lock().expect("no writer panics").matches("keepalived with TTL(3)\n").count();
-        assert!((4..=6).contains(&renewals), "one each second: {renewals}");
+        // One at once, then one each second or a little sooner, for as long as this machine took.
+        let most = 2 + usize::try_from(ran.as_millis() / 800).expect("a short test");
+        assert!((4..=most).contains(&renewals), "one each second: {renewals} in {ran:?}");
     });
 }
 

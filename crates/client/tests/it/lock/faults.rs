@@ -3,7 +3,7 @@
 use super::{SECOND, session};
 use crate::server::{BOTH, Cluster, Kind};
 use meerkat_client::{Client, Lock, Op, Revision, Session};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,23 @@ struct Shared {
     inside: AtomicI32,
     overlaps: AtomicU32,
     holds: Mutex<Vec<Hold>>,
+    /// The longest time, in milliseconds, for which the machine did not let this test run.
+    stalled: AtomicU64,
     stop: std::sync::atomic::AtomicBool,
+}
+
+/// A test that stood still this long may hear of a lost lock after the next holder has it.
+const STALL: Duration = Duration::from_millis(500);
+
+/// Measures how late a short sleep ends.
+async fn measure_stalls(shared: Arc<Shared>) {
+    let nap = Duration::from_millis(20);
+    while !shared.stop.load(Ordering::SeqCst) {
+        let start = Instant::now();
+        tokio::time::sleep(nap).await;
+        let late = start.elapsed().saturating_sub(nap).as_millis();
+        shared.stalled.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
 }
 
 /// Takes the lock again and again, and adds one to a register each time, guarded by the lock.
@@ -105,6 +121,7 @@ async fn add_one(client: &Client, holds: meerkat_client::Compare) -> Option<(i64
 async fn check_kills(kind: Kind) {
     let mut cluster = Cluster::start(kind, 3).await;
     let shared = Arc::new(Shared::default());
+    let stalls = tokio::spawn(measure_stalls(shared.clone()));
     let mut workers = Vec::new();
     let mut clients = Vec::new();
     for _ in 0..3 {
@@ -130,8 +147,15 @@ async fn check_kills(kind: Kind) {
         sessions += worker.await.expect("a worker");
     }
     let holds = shared.holds.lock().expect("the history").clone();
-    println!("{kind:?}: {} holds by {sessions} sessions, 4 kills", holds.len());
-    assert_eq!(shared.overlaps.load(Ordering::SeqCst), 0, "{kind:?}: two holders at once");
+    stalls.await.expect("the measuring task");
+    let stalled = Duration::from_millis(shared.stalled.load(Ordering::SeqCst));
+    let overlaps = shared.overlaps.load(Ordering::SeqCst);
+    println!(
+        "{kind:?}: {} holds by {sessions} sessions, 4 kills, {overlaps} overlaps, stalled {stalled:?}",
+        holds.len()
+    );
+    // No lock can promise this to a process that stands still; what it promises is judged below.
+    assert!(overlaps == 0 || STALL <= stalled, "{kind:?}: {overlaps} times two holders at once");
     judge(&holds);
 }
 
