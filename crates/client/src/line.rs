@@ -8,7 +8,8 @@
 //!
 //! Always true: a [`Place`] that is dropped is given up, in the background and as well as that works;
 //! while that goes on, nobody else in this session can stand in the same line, so a late deletion never
-//! hits somebody's new place.
+//! hits somebody's new place. The same goes for a late entry: if the outcome of one was never told, the
+//! place is looked for and removed once more when that entry can no longer come.
 
 use crate::lease::LeaseLost;
 use crate::lock::LockError;
@@ -18,7 +19,7 @@ use crate::{
     SortTarget, WatchError,
 };
 use bytes::Bytes;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a request is made whose outcome stays unknown, before the caller is told.
 const TRIES_MAX: u32 = 4;
@@ -53,8 +54,46 @@ struct Seat {
     prefix: Bytes,
     /// `None` while nothing is known of the key.
     created: Option<Revision>,
+    /// It was removed already, as [`Place::leave`] does.
+    left: bool,
+    unknown: Unknown,
     /// Nobody else in this session uses the key meanwhile. `None` once it was given up.
     turn: Option<Turn>,
+}
+
+/// Requests to stand in line whose outcome was not told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Unknown {
+    /// How many; the one that is under way is among them.
+    count: u32,
+    /// When the last of them ended; `None` while it is under way.
+    ended: Option<Instant>,
+}
+
+impl Unknown {
+    fn asked(&mut self) {
+        *self = Unknown { count: self.count + 1, ended: None };
+    }
+
+    /// The outcome of the request that was under way is known.
+    fn told(&mut self, before: Unknown) {
+        *self = before;
+    }
+
+    fn not_told(&mut self, now: Instant) {
+        self.ended = Some(now);
+    }
+
+    /// A key was found there that one of the requests must have written. That one cannot come again.
+    fn found_one(&mut self) {
+        self.count = self.count.saturating_sub(1);
+    }
+
+    /// Until when one of them may still write the key, if so.
+    fn may_come_until(self, now: Instant, timeout: Duration) -> Option<Instant> {
+        let until = self.ended.unwrap_or(now) + timeout;
+        (0 < self.count && now < until).then_some(until)
+    }
 }
 
 /// What was found on entering a line.
@@ -91,8 +130,16 @@ impl Place {
     ) -> Result<Entered, LockError> {
         let (session, key) = (session.clone(), key(name, session.lease()));
         // From here on, a cancelled caller gives the place up again.
-        let mut seat = Seat { session, key, prefix: prefix(name), created: None, turn: Some(turn) };
-        let (stood, first) = unless_lost(&seat.session, seat.stand(value)).await?;
+        let mut seat = Seat {
+            session: session.clone(),
+            key,
+            prefix: prefix(name),
+            created: None,
+            left: false,
+            unknown: Unknown::default(),
+            turn: Some(turn),
+        };
+        let (stood, first) = unless_lost(&session, seat.stand(value)).await?;
         let created = stood.created();
         seat.created = Some(created);
         let existed = match stood {
@@ -113,7 +160,8 @@ impl Place {
         seat.session.doubt(&seat.key, true);
         remove(seat.session.client(), &seat.key, self.created).await?;
         seat.session.doubt(&seat.key, false);
-        seat.turn = None;
+        // The rest, if there is any, is done on dropping it.
+        seat.left = true;
         Ok(())
     }
 
@@ -159,16 +207,28 @@ impl Stood {
 
 impl Seat {
     /// Asking again is safe: nobody else writes this key, and a second try finds what the first did.
-    async fn stand(&self, value: Bytes) -> Result<(Stood, bool), LockError> {
+    async fn stand(&mut self, value: Bytes) -> Result<(Stood, bool), LockError> {
         let mut tries = 1;
         loop {
-            match self.ask(&value).await {
+            let before = self.unknown;
+            self.unknown.asked();
+            let asked = self.ask(&value).await;
+            match &asked {
+                Err(error) if error.fate() == Fate::Unknown => self.unknown.not_told(Instant::now()),
+                Ok(_) | Err(_) => self.unknown.told(before),
+            }
+            match asked {
                 Ok(Some((Stood::Already(kv), _))) if self.session.is_doubtful(&self.key) => {
                     // A deletion of this very key may still come. One that has come cannot come again.
                     remove(self.session.client(), &self.key, kv.created).await?;
                     self.session.doubt(&self.key, false);
                 }
-                Ok(Some(stood)) => return Ok(stood),
+                Ok(Some(stood)) => {
+                    if matches!(stood.0, Stood::Already(_)) {
+                        self.unknown.found_one();
+                    }
+                    return Ok(stood);
+                }
                 Ok(None) => return Err(garbled().into()),
                 Err(error) if error.etcd() == Some(EtcdError::LeaseNotFound) => {
                     return Err(LockError::SessionLost(gone(&self.session)));
@@ -232,12 +292,32 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
-        let (session, key, created) = (self.session.clone(), self.key.clone(), self.created);
+        let (session, key, created, left) = (self.session.clone(), self.key.clone(), self.created, self.left);
+        let timeout = session.client().pool().config().request_timeout;
+        let late = self.unknown.may_come_until(Instant::now(), timeout);
+        if left && late.is_none() {
+            return;
+        }
         self.session.client().spawn(async move {
-            // After that long the lease has ended, and the key with it.
-            drop(tokio::time::timeout(session.ttl(), give_up(&session, &key, created)).await);
+            if !left {
+                // After that long the lease has ended, and the key with it.
+                drop(tokio::time::timeout(session.ttl(), give_up(&session, &key, created)).await);
+            }
+            if let Some(until) = late {
+                remove_late(session, &key, until).await;
+            }
             drop(turn);
         });
+    }
+}
+
+/// Removes what a late entry may have written by this moment. A session that ends meanwhile is not held
+/// up: its end removes the key, and keeps a later one from coming.
+async fn remove_late(session: Session, key: &Bytes, until: Instant) {
+    let session = session.downgrade_into();
+    tokio::time::sleep_until(until.into()).await;
+    if let Some(session) = session.upgrade().filter(|session| session.loss().is_none()) {
+        drop(tokio::time::timeout(session.ttl(), give_up(&session, key, None)).await);
     }
 }
 
@@ -246,8 +326,7 @@ async fn give_up(session: &Session, key: &Bytes, created: Option<Revision>) -> R
     session.doubt(key, true);
     let created = match created {
         Some(created) => Some(created),
-        // Cancelled on entering: the key may be there. If it comes even later it stays until the next
-        // use of this name by this session, or the session's end.
+        // Cancelled on entering: the key may be there, or may have come late.
         None => client.get(key.clone()).keys_only().await?.first().map(|kv| kv.created),
     };
     if let Some(created) = created {
@@ -334,6 +413,28 @@ mod tests {
         check_key(-0x1f, "lock/-1f");
         check_key(i64::MAX, "lock/7fffffffffffffff");
         check_key(i64::MIN, "lock/-8000000000000000");
+    }
+
+    #[test]
+    fn an_entry_whose_outcome_was_not_told_may_come_until_its_time_is_over() {
+        let (start, timeout) = (Instant::now(), Duration::from_secs(10));
+        let mut unknown = Unknown::default();
+        assert_eq!(unknown.may_come_until(start, timeout), None, "nothing was asked");
+        let before = unknown;
+        unknown.asked();
+        assert_eq!(unknown.may_come_until(start, timeout), Some(start + timeout), "cancelled on the way");
+        unknown.told(before);
+        assert_eq!(unknown.may_come_until(start, timeout), None, "answered");
+        unknown.asked();
+        unknown.not_told(start);
+        let before = unknown;
+        unknown.asked();
+        unknown.told(before);
+        let later = start + Duration::from_secs(9);
+        assert_eq!(unknown.may_come_until(later, timeout), Some(start + timeout), "the first may come");
+        assert_eq!(unknown.may_come_until(start + timeout, timeout), None, "not any more");
+        unknown.found_one();
+        assert_eq!(unknown.may_come_until(later, timeout), None, "the key that was found is the first's");
     }
 
     #[test]

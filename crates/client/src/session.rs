@@ -55,6 +55,15 @@ struct Inner {
     seats: Mutex<Seats>,
 }
 
+/// A session that ends with its last other handle.
+pub(crate) struct WeakSession(Weak<Inner>);
+
+impl WeakSession {
+    pub(crate) fn upgrade(&self) -> Option<Session> {
+        self.0.upgrade().map(|inner| Session { inner })
+    }
+}
+
 /// The keys this session has in the lines of locks and elections.
 #[derive(Default)]
 struct Seats {
@@ -132,6 +141,11 @@ impl Session {
         self.inner.alive.lock().take();
         self.inner.closed.send_replace(true);
         revoke(&self.inner.client, self.lease()).await
+    }
+
+    /// The session, without keeping it from ending.
+    pub(crate) fn downgrade_into(self) -> WeakSession {
+        WeakSession(Arc::downgrade(&self.inner))
     }
 
     /// Waits for the right to use the session's key in some line.
