@@ -40,6 +40,7 @@ const BUDGETS: &[(&str, u64)] = &[
     ("meerkat-state it", 300),
     ("meerkat-raft it", 300),
     ("meerkat-server it", 300),
+    ("meerkat-client it", 900),
     ("meerkat-chaos client_failover", 600),
     ("meerkat-chaos client_fate", 400),
 ];
@@ -75,6 +76,10 @@ fn suite_of(program: &Program) -> Suite {
         // What these print is part of their result: coverage, sizes, times. One at a time it can be
         // shown as it comes.
         Kind::Integration(name) if black_box => (name, &["--test-threads=1", "--nocapture"]),
+        // Its tests start members and mostly wait for them.
+        Kind::Integration(name) if program.package == "meerkat-client" => {
+            (name, &["--show-output", "--test-threads=4"])
+        }
         Kind::Integration(name) => (name, &["--show-output"]),
     };
     let name = format!("{} {what}", program.package);
