@@ -3,6 +3,7 @@
 //! No retries, no balancing, no de-duplication: what the server said is what the caller gets. Every
 //! call has a deadline of its own, after which the outcome is unknown to this side.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,14 +12,18 @@ use meerkat_proto::pb::admin::admin_client::AdminClient;
 use meerkat_proto::pb::admin::{
     ListWatchersRequest, ListWatchersResponse, StateDigestRequest, StateDigestResponse,
 };
+use meerkat_proto::pb::etcdserver::cluster_client::ClusterClient;
 use meerkat_proto::pb::etcdserver::kv_client::KvClient;
 use meerkat_proto::pb::etcdserver::lease_client::LeaseClient;
 use meerkat_proto::pb::etcdserver::maintenance_client::MaintenanceClient;
 use meerkat_proto::pb::etcdserver::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, HashKvRequest,
     HashKvResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseLeasesRequest, LeaseLeasesResponse,
-    LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, PutRequest,
-    PutResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
+    LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
+    MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse, MemberPromoteRequest,
+    MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse, MemberUpdateRequest,
+    MemberUpdateResponse, MoveLeaderRequest, MoveLeaderResponse, PutRequest, PutResponse, RangeRequest,
+    RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
 use tonic::transport::Channel;
 use tonic::{Response, Status};
@@ -30,34 +35,58 @@ use crate::watch::WatchStream;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
+/// Makes a channel by another way than TCP.
+#[derive(Clone)]
+pub struct Dialer(pub Arc<dyn Fn(&tonic::transport::Endpoint) -> Channel + Send + Sync>);
+
+impl std::fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Dialer")
+    }
+}
+
 /// A handle to one member; clones share its connection.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     url: String,
+    dialer: Option<Dialer>,
     channel: Channel,
 }
 
 impl Endpoint {
     /// The member whose client port is this one. Connects when first used, and again when broken.
     pub fn on_loopback(port: u16) -> Result<Self, Failure> {
-        Self::at(format!("http://127.0.0.1:{port}"), None)
+        Self::of("127.0.0.1", port)
+    }
+
+    /// The member that listens for clients on this port of this host.
+    pub fn of(host: &str, port: u16) -> Result<Self, Failure> {
+        Self::at(format!("http://{host}:{port}"), None, None)
+    }
+
+    /// The member at this URL, reached by a way of the caller's.
+    pub fn through(url: &str, dialer: Dialer) -> Result<Self, Failure> {
+        Self::at(url.to_owned(), None, Some(dialer))
     }
 
     /// The same member over a connection of its own. With a `window`, no more than so many bytes can
     /// be on their way to a reader who does not read; without one, what the library thinks best.
     pub fn apart(&self, window: Option<u32>) -> Result<Self, Failure> {
-        Self::at(self.url.clone(), window)
+        Self::at(self.url.clone(), window, self.dialer.clone())
     }
 
-    fn at(url: String, window: Option<u32>) -> Result<Self, Failure> {
-        let channel = tonic::transport::Endpoint::from_shared(url.clone())
+    fn at(url: String, window: Option<u32>, dialer: Option<Dialer>) -> Result<Self, Failure> {
+        let endpoint = tonic::transport::Endpoint::from_shared(url.clone())
             .map_err(|error| Failure::harness(format!("bad endpoint {url}: {error}")))?
             .connect_timeout(CONNECT_WITHIN)
             .initial_stream_window_size(window)
             .initial_connection_window_size(window)
-            .tcp_nodelay(true)
-            .connect_lazy();
-        Ok(Self { url, channel })
+            .tcp_nodelay(true);
+        let channel = match &dialer {
+            Some(dialer) => (dialer.0)(&endpoint),
+            None => endpoint.connect_lazy(),
+        };
+        Ok(Self { url, dialer, channel })
     }
 
     /// Its URL.
@@ -147,6 +176,52 @@ impl Endpoint {
     /// Status.
     pub async fn status(&self, within: Duration) -> Result<StatusResponse, Status> {
         bounded(within, self.maintenance().status(StatusRequest {})).await
+    }
+
+    fn cluster(&self) -> ClusterClient<Channel> {
+        ClusterClient::new(self.channel.clone())
+    }
+
+    /// MemberList; if not linearizable, what this member knows.
+    pub async fn member_list(
+        &self,
+        linearizable: bool,
+        within: Duration,
+    ) -> Result<MemberListResponse, Status> {
+        bounded(within, self.cluster().member_list(MemberListRequest { linearizable })).await
+    }
+
+    /// MemberAdd.
+    pub async fn member_add(
+        &self,
+        request: MemberAddRequest,
+        within: Duration,
+    ) -> Result<MemberAddResponse, Status> {
+        bounded(within, self.cluster().member_add(request)).await
+    }
+
+    /// MemberRemove.
+    pub async fn member_remove(&self, id: u64, within: Duration) -> Result<MemberRemoveResponse, Status> {
+        bounded(within, self.cluster().member_remove(MemberRemoveRequest { id })).await
+    }
+
+    /// MemberUpdate.
+    pub async fn member_update(
+        &self,
+        request: MemberUpdateRequest,
+        within: Duration,
+    ) -> Result<MemberUpdateResponse, Status> {
+        bounded(within, self.cluster().member_update(request)).await
+    }
+
+    /// MemberPromote.
+    pub async fn member_promote(&self, id: u64, within: Duration) -> Result<MemberPromoteResponse, Status> {
+        bounded(within, self.cluster().member_promote(MemberPromoteRequest { id })).await
+    }
+
+    /// MoveLeader.
+    pub async fn move_leader(&self, target_id: u64, within: Duration) -> Result<MoveLeaderResponse, Status> {
+        bounded(within, self.maintenance().move_leader(MoveLeaderRequest { target_id })).await
     }
 
     /// HashKV at a revision.

@@ -4,23 +4,28 @@
 //! number has a default, and every run prints the command that repeats it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use meerkat_chaos::checker::not_worse::Tolerance;
 use meerkat_chaos::driver::Product;
 use meerkat_chaos::failover::Kind;
+use meerkat_chaos::run::command;
 use meerkat_chaos::scenario::{
-    big_store, client_failover, client_fate, crash, fault_points, lease_precision, pause, snapshot, timed,
-    watch_crash, watch_many, watch_stalled,
+    big_store, client_failover, client_fate, crash, failover_time, fault_points, inject, lease_precision,
+    pause, snapshot, timed, watch_crash, watch_many, watch_stalled,
 };
-use meerkat_chaos::{Failure, differential};
+use meerkat_chaos::{Failure, differential, report, scenario};
 
 const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
 
   differential  --seed N --requests 5000 --product meerkat|etcd
   watch-differential  --seed N --steps 5000 --members 3 --product meerkat|etcd
   lease-differential  --seed N --steps 5000 --expiries 8 --members 3 --product meerkat|etcd
+  cluster-differential  --seed N --steps 400 --members 1 --product meerkat|etcd
   lease-precision --faults 100 --seed N --keepers 40 --checkpoint-ms 1000 --pauses 1 --product meerkat|etcd
+  membership    --changes 200 --seed N --product meerkat|etcd
   crash         --kills 500 --seed N --product meerkat|etcd
   faults        --action kill|eio|enospc
   pause         --seconds 10 --rounds 5 --product meerkat|etcd
@@ -34,8 +39,19 @@ const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
                    (the latter two: built with --features etcd-client)
                    --silent-seconds N: only faults that close nothing, each for so long
   client-fate   --faults 300 --seed N --product meerkat|etcd
+  failover-time --kills 100 --seed N --heartbeat-ms 100 --election-ms 1000
+                (Meerkat and etcd in one run)
+
+  report        --record FILE.json --to FILE.html    (the page of a run that was kept)
+
+  inject        --faults 20 --seed N --rest-seconds 20 --kinds kill,stop,pause,partition --project NAME
+                (members of a docker compose project, which is up already)
 
   --minutes N   hard deadline of any of them (default 60)
+
+  run SCENARIO  --minutes N --seed N --target meerkat|etcd --driver local|netns|compose --report FILE.html
+                faults by a schedule under several workloads at once. SCENARIO: smoke, all,
+                partitions, disks, membership, soak, or the path of a .toml file
 
 The meerkat to test is the one built beside this program, or MEERKAT_BIN.";
 
@@ -46,7 +62,14 @@ async fn main() -> ExitCode {
         println!("{HELP}");
         return ExitCode::FAILURE;
     };
+    if matches!(scenario.as_str(), "help" | "--help" | "-h") {
+        println!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    // What is run comes before its options.
+    let what = if scenario == "run" { args.next() } else { None };
     let result = match Options::parse(args) {
+        Ok(options) if scenario == "run" => run(what, &options).await,
         Ok(options) => start(&scenario, &options).await,
         Err(failure) => Err(failure),
     };
@@ -57,7 +80,8 @@ async fn main() -> ExitCode {
         }
         Err(failure) => {
             eprintln!("{scenario}: {failure}");
-            ExitCode::FAILURE
+            // A program that asks can tell a broken promise from a run that proved nothing.
+            ExitCode::from(if matches!(failure, Failure::Broken(_)) { 1 } else { 2 })
         }
     }
 }
@@ -68,7 +92,9 @@ async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
         "differential" => timed(scenario, deadline, Box::pin(compare(options))).await,
         "watch-differential" => timed(scenario, deadline, Box::pin(compare_watches(options))).await,
         "lease-differential" => timed(scenario, deadline, Box::pin(compare_leases(options))).await,
+        "cluster-differential" => timed(scenario, deadline, Box::pin(compare_membership(options))).await,
         "lease-precision" => timed(scenario, deadline, Box::pin(lease_precision(options))).await,
+        "membership" => timed(scenario, deadline, Box::pin(membership(options))).await,
         "crash" => timed(scenario, deadline, Box::pin(crash(options))).await,
         "faults" => timed(scenario, deadline, Box::pin(faults(options))).await,
         "pause" => timed(scenario, deadline, Box::pin(pause(options))).await,
@@ -78,9 +104,40 @@ async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
         "watch-stalled" => timed(scenario, deadline, Box::pin(stalled_watchers(options))).await,
         "watch-many" => timed(scenario, deadline, Box::pin(many_watchers(options))).await,
         "client-failover" => timed(scenario, deadline, Box::pin(client_failover(options))).await,
+        // Not cut short: it has to leave the members as it found them.
+        "inject" => inject(options, deadline).await,
         "client-fate" => timed(scenario, deadline, Box::pin(client_fate(options))).await,
+        "failover-time" => timed(scenario, deadline, Box::pin(failover_time(options))).await,
+        "report" => make_report(options),
         other => Err(Failure::harness(format!("there is no scenario {other:?}\n\n{HELP}"))),
     }
+}
+
+/// The longest a run may take beyond its faults: starting, settling, judging, reporting.
+const BEYOND: Duration = Duration::from_secs(45 * 60);
+
+async fn run(scenario: Option<String>, options: &Options) -> Result<(), Failure> {
+    let Some(scenario) = scenario.filter(|name| !name.starts_with("--")) else {
+        return Err(Failure::harness(format!("run needs the name of a scenario\n\n{HELP}")));
+    };
+    let length = match options.0.get("minutes") {
+        None => None,
+        Some(text) => {
+            let minutes: Option<f64> = text.parse().ok();
+            let length = minutes.and_then(|minutes| Duration::try_from_secs_f64(60.0 * minutes).ok());
+            Some(length.ok_or_else(|| Failure::harness(format!("--minutes {text:?} is not a length")))?)
+        }
+    };
+    let request = command::Request {
+        scenario,
+        length,
+        seed: options.seed()?,
+        target: options.one_of_products("target")?,
+        driver: options.text("driver", "local").to_owned(),
+        report: options.0.get("report").map(PathBuf::from),
+    };
+    let deadline = length.unwrap_or(BEYOND) + BEYOND;
+    timed("run", deadline, Box::pin(command::run(&request))).await.map(drop)
 }
 
 async fn compare(options: &Options) -> Result<(), Failure> {
@@ -110,6 +167,16 @@ async fn compare_leases(options: &Options) -> Result<(), Failure> {
     differential::lease::run(&plan).await.map(|_| ())
 }
 
+async fn compare_membership(options: &Options) -> Result<(), Failure> {
+    let plan = differential::cluster::Plan {
+        seed: options.seed()?,
+        steps: options.size("steps", 400)?,
+        members: options.size("members", 1)?,
+        product: options.product()?,
+    };
+    differential::cluster::run(&plan).await.map(|_| ())
+}
+
 async fn lease_precision(options: &Options) -> Result<(), Failure> {
     let plan = lease_precision::Plan {
         product: options.product()?,
@@ -120,6 +187,19 @@ async fn lease_precision(options: &Options) -> Result<(), Failure> {
         seed: options.seed()?,
     };
     lease_precision::run(&plan).await.map(|_| ())
+}
+
+async fn membership(options: &Options) -> Result<(), Failure> {
+    let plan = scenario::membership::Plan {
+        product: options.product()?,
+        changes: options.size("changes", 200)?,
+        // What is left is for the judgement.
+        lasting: Duration::from_secs(48 * options.number("minutes", 60)?),
+        seed: options.seed()?,
+    };
+    let report = scenario::membership::run(&plan).await?;
+    println!("{report:?}");
+    Ok(())
 }
 
 async fn crash(options: &Options) -> Result<(), Failure> {
@@ -246,6 +326,45 @@ async fn client_fate(options: &Options) -> Result<(), Failure> {
     client_fate::run(&plan).await.map(|_| ())
 }
 
+async fn inject(options: &Options, lasting: Duration) -> Result<(), Failure> {
+    let plan = inject::Plan {
+        project: Some(options.text("project", "")).filter(|name| !name.is_empty()).map(str::to_owned),
+        faults: options.size("faults", 20)?,
+        lasting,
+        rest: Duration::from_secs(options.number("rest-seconds", 20)?),
+        kinds: inject::Kind::parse_list(options.text("kinds", "kill,stop,pause,partition"))?,
+        seed: options.seed()?,
+    };
+    inject::run(&plan).await.map(|_| ())
+}
+
+async fn failover_time(options: &Options) -> Result<(), Failure> {
+    let full = failover_time::Plan::full(options.seed()?);
+    let millis = |name, default: Duration| {
+        options
+            .number(name, u64::try_from(default.as_millis()).unwrap_or(u64::MAX))
+            .map(Duration::from_millis)
+    };
+    let kills = options.size("kills", full.kills)?;
+    let plan = failover_time::Plan {
+        kills,
+        heartbeat: millis("heartbeat-ms", full.heartbeat)?,
+        election: millis("election-ms", full.election)?,
+        tolerance: Tolerance::of(kills),
+        ..full
+    };
+    failover_time::run(&plan).await.map(|_| ())
+}
+
+fn make_report(options: &Options) -> Result<(), Failure> {
+    let file = |name: &str| match options.text(name, "") {
+        "" => Err(Failure::harness(format!("--{name} FILE is missing\n\n{HELP}"))),
+        given => Ok(PathBuf::from(given)),
+    };
+    let (record, to) = (file("record")?, file("to")?);
+    report::write(&to, &report::load(&record)?)
+}
+
 /// `--name value` pairs.
 struct Options(BTreeMap<String, String>);
 
@@ -288,10 +407,14 @@ impl Options {
     }
 
     fn product(&self) -> Result<Product, Failure> {
-        match self.text("product", "meerkat") {
+        self.one_of_products("product")
+    }
+
+    fn one_of_products(&self, name: &str) -> Result<Product, Failure> {
+        match self.text(name, "meerkat") {
             "meerkat" => Ok(Product::Meerkat),
             "etcd" => Ok(Product::Etcd),
-            other => Err(Failure::harness(format!("--product {other:?} is not meerkat or etcd"))),
+            other => Err(Failure::harness(format!("--{name} {other:?} is not meerkat or etcd"))),
         }
     }
 }

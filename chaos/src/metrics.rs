@@ -40,6 +40,11 @@ impl Metrics {
         Ok(Self { series })
     }
 
+    /// The names of all series, without their labels.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.series.keys().map(|series| series.split('{').next().unwrap_or(series))
+    }
+
     /// One number. A name that the member does not publish is a broken promise: dashboards use it.
     pub fn get(&self, name: &str) -> Result<f64, Failure> {
         let value = self.series.get(name).copied();

@@ -10,26 +10,9 @@
 //! not found never happened. If the order by revision is not a linearization, a client that trusts
 //! revisions has been misled, whatever other order may exist.
 
-use std::time::Duration;
-
+use super::revision_order::{Span, What, check_time};
 use crate::history::{FinalState, History, Read, WriteId};
 use crate::outcome::Outcome;
-
-/// One operation that took effect: a write at its revision, a read just after its.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    what: What,
-    invoked: Duration,
-    /// None if its end is not known.
-    returned: Option<Duration>,
-    revision: i64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    Write(WriteId),
-    ReadBy(usize),
-}
 
 /// Where the order by revision is not a linearization.
 pub fn check(history: &History, state: &FinalState) -> Vec<String> {
@@ -59,42 +42,6 @@ fn spans(history: &History, state: &FinalState) -> Vec<Span> {
     writes.chain(reads).collect()
 }
 
-/// Walks calls in the order they began, beside answers in the order they came: each call must find
-/// itself at or above the highest revision that was answered before it began (above, if it writes).
-fn check_time(spans: &[Span]) -> Vec<String> {
-    let mut begun: Vec<&Span> = spans.iter().collect();
-    begun.sort_by_key(|span| span.invoked);
-    let mut answered: Vec<(Duration, &Span)> =
-        spans.iter().filter_map(|span| span.returned.map(|returned| (returned, span))).collect();
-    answered.sort_by_key(|(returned, _)| *returned);
-
-    let mut findings = Vec::new();
-    let mut highest: Option<&Span> = None;
-    let mut next = 0;
-    for span in begun {
-        while let Some((returned, earlier)) =
-            answered.get(next).filter(|(returned, _)| *returned < span.invoked)
-        {
-            debug_assert!(*returned < span.invoked);
-            if highest.is_none_or(|highest| highest.revision < earlier.revision) {
-                highest = Some(earlier);
-            }
-            next += 1;
-        }
-        if let Some(earlier) = highest.filter(|earlier| !may_follow(span, earlier)) {
-            findings.push(format!("{span:?} began after {earlier:?} was answered, but comes before it"));
-        }
-    }
-    findings
-}
-
-fn may_follow(later: &Span, earlier: &Span) -> bool {
-    match later.what {
-        What::Write(_) => earlier.revision < later.revision,
-        What::ReadBy(_) => earlier.revision <= later.revision,
-    }
-}
-
 /// Each read against the newest register write at or below its revision.
 fn check_values(reads: &[Read], state: &FinalState) -> Vec<String> {
     let mut register: Vec<(i64, WriteId)> = state
@@ -120,6 +67,7 @@ fn check_values(reads: &[Read], state: &FinalState) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::history::{Stored, Write};
+    use std::time::Duration;
 
     const REGISTER: WriteId = WriteId(1);
     const LATER: WriteId = WriteId(3);

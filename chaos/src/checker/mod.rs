@@ -6,9 +6,20 @@
 
 pub mod acknowledged;
 pub mod agreement;
+pub mod bank;
+pub mod fencing;
+pub mod flat;
 pub mod lease_bounds;
 pub mod linearizable;
+pub mod model;
+pub mod not_worse;
+pub mod one_leader;
+pub mod register;
 pub mod revision_dense;
+pub mod revision_order;
+pub mod serializable;
+pub mod set;
+pub mod watch_acks;
 pub mod watch_history;
 pub mod watch_properties;
 

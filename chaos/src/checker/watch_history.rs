@@ -32,6 +32,18 @@ pub struct WatchHistory {
     state: BTreeMap<Bytes, Stored>,
     /// Every compaction that may have happened.
     pub compactions: Vec<Compaction>,
+    /// The revision up to which others, who do not say when, have compacted.
+    pub compacted_by_others: i64,
+    part: Option<Part>,
+}
+
+/// Says that a history is not the whole one: only some keys, and only from a revision on.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// It begins after this revision.
+    base: i64,
+    /// All is known up to this one, whether or not it changed any of these keys.
+    reached: i64,
 }
 
 /// One change that a write makes to one key.
@@ -63,12 +75,34 @@ impl WatchHistory {
         (history, findings)
     }
 
+    /// Of some keys of a store only, from what they were at a revision on.
+    pub fn of_part(base: i64, state: BTreeMap<Bytes, Stored>) -> Self {
+        Self { state, part: Some(Part { base, reached: base }), ..Self::default() }
+    }
+
+    /// All is known up to this revision.
+    pub fn reach(&mut self, revision: i64) {
+        if let Some(part) = &mut self.part {
+            part.reached = part.reached.max(revision);
+        }
+    }
+
+    /// The revision after which it begins.
+    pub fn base(&self) -> i64 {
+        self.part.map_or(EMPTY_AT, |part| part.base)
+    }
+
+    /// The keys as they are at the end.
+    pub fn state(&self) -> &BTreeMap<Bytes, Stored> {
+        &self.state
+    }
+
     /// Replays one more event; returns what is wrong with it.
     pub fn append(&mut self, mut event: Seen) -> Vec<String> {
         let mut findings = Vec::new();
         let revision = event.revision();
-        let at = self.last_revision();
-        let opens = revision == at + 1;
+        let at = self.events.last().map_or(self.base(), Seen::revision);
+        let opens = if self.part.is_some() { at < revision } else { revision == at + 1 };
         if !opens && (revision != at || self.events.is_empty()) {
             findings.push(format!("an event at revision {revision} follows revision {at}: {event:?}"));
         }
@@ -103,7 +137,8 @@ impl WatchHistory {
 
     /// The newest revision.
     pub fn last_revision(&self) -> i64 {
-        self.events.last().map_or(EMPTY_AT, Seen::revision)
+        let reached = self.part.map_or(EMPTY_AT, |part| part.reached);
+        self.events.last().map_or(reached, |event| event.revision().max(reached))
     }
 
     /// The events of one revision.
@@ -135,7 +170,14 @@ impl WatchHistory {
 
     /// Whether a compaction that took this revision's past away may have happened by then.
     pub fn may_be_compacted(&self, revision: i64, by: Duration) -> bool {
-        self.compactions.iter().any(|one| revision <= one.revision && one.asked <= by)
+        revision <= self.compacted_by_others
+            || self.compactions.iter().any(|one| revision <= one.revision && one.asked <= by)
+    }
+
+    /// Whether a member may have said by then that history begins at this revision.
+    pub fn may_begin_at(&self, revision: i64, by: Duration) -> bool {
+        revision <= self.compacted_by_others
+            || self.compactions.iter().any(|one| one.revision == revision && one.asked <= by)
     }
 
     /// Where a read of all keys at the newest revision differs from the replay.
@@ -232,6 +274,27 @@ mod tests {
         assert_eq!(findings, Vec::<String>::new());
         assert_eq!(history.events()[2].prev, Some(put("a", 3, 2, 2).now));
         assert_eq!((history.events()[3].prev, history.last_revision(), history.at(5).len()), (None, 5, 2));
+    }
+
+    #[test]
+    fn a_part_begins_from_what_was_there_and_need_not_be_dense() {
+        let base = put("a", 7, 3, 4);
+        let mut part = WatchHistory::of_part(9, BTreeMap::from([(base.key.clone(), base.now)]));
+        assert_eq!(part.append(put("a", 12, 3, 5)), Vec::<String>::new());
+        assert_eq!(part.events()[0].prev, Some(base.now));
+        part.reach(20);
+        assert_eq!((part.base(), part.last_revision()), (9, 20));
+        assert_eq!(part.append(put("b", 11, 11, 1)).len(), 1, "back in time");
+        assert_eq!(WatchHistory::of_part(9, BTreeMap::new()).append(put("a", 9, 9, 1)).len(), 1, "before it");
+    }
+
+    #[test]
+    fn compactions_of_others_excuse_what_lies_below_them() {
+        let now = Duration::from_secs(1);
+        let mut part = WatchHistory::of_part(9, BTreeMap::new());
+        assert!(!part.may_be_compacted(5, now) && !part.may_begin_at(5, now));
+        part.compacted_by_others = 5;
+        assert!(part.may_be_compacted(5, now) && part.may_begin_at(5, now) && !part.may_begin_at(6, now));
     }
 
     #[test]

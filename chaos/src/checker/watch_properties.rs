@@ -283,9 +283,7 @@ impl<'a> Judge<'a> {
                     format!("told of compaction at {bound}, but owed only from {next} on"),
                 );
             }
-            let real =
-                |one: &super::watch_history::Compaction| one.revision == bound && one.asked <= reply.at;
-            if !self.history.compactions.iter().any(real) {
+            if !self.history.may_begin_at(bound, reply.at) {
                 self.found(Property::Compacted, format!("nobody had compacted at {bound}"));
             }
             self.owe_from(bound);
@@ -393,6 +391,10 @@ impl<'a> Judge<'a> {
         let revision = event.revision();
         if !self.log.spec.wants(event.kind, &event.key) {
             self.found(Property::Filter, format!("not asked for: {event:?}"));
+            return false;
+        }
+        // Whatever comes next begins, on a member that lags, with what came before this record.
+        if self.log.spec.start_revision == 0 && revision <= self.history.base() {
             return false;
         }
         let from = self.position_of(revision);

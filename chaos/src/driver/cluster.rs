@@ -63,7 +63,10 @@ impl ClusterSpec {
 /// A cluster and all it owns.
 #[derive(Debug)]
 pub struct Cluster {
-    members: Vec<Member>,
+    pub(super) members: Vec<Member>,
+    pub(super) spec: ClusterSpec,
+    /// How many members were ever laid out: names are not used twice.
+    pub(super) laid_out: usize,
     dir: Option<TempDir>,
 }
 
@@ -78,32 +81,40 @@ impl Cluster {
         }
         let urls: Vec<String> = doors.iter().map(Door::url).collect();
         let initial = initial_cluster(&cluster.members, &urls);
-        for (member, url) in cluster.members.iter_mut().zip(&urls) {
-            let args = member_args(spec, member, url, &initial);
-            member.set_args(args);
+        for (member, url) in cluster.members.iter_mut().zip(urls) {
+            let args = member_args(spec, member, &url, &initial, State::New);
+            member.set_args(url, args);
         }
         Ok((cluster, doors))
     }
 
     /// Lays out a cluster; starts nothing.
     pub fn prepare(spec: &ClusterSpec) -> Result<Self, Failure> {
-        let program = match spec.product {
+        let dir = tempfile::Builder::new().prefix("meerkat-chaos-").tempdir()?;
+        let mut cluster = Self { members: Vec::new(), spec: spec.clone(), laid_out: 0, dir: Some(dir) };
+        for _ in 0..spec.members {
+            let member = cluster.lay_out()?;
+            cluster.members.push(member);
+        }
+        let urls: Vec<String> = cluster.members.iter().map(peer_url).collect();
+        let initial = initial_cluster(&cluster.members, &urls);
+        for (member, url) in cluster.members.iter_mut().zip(urls) {
+            let args = member_args(spec, member, &url, &initial, State::New);
+            member.set_args(url, args);
+        }
+        Ok(cluster)
+    }
+
+    /// One more member with ports and a directory of its own, which nobody knows of yet.
+    pub(super) fn lay_out(&mut self) -> Result<Member, Failure> {
+        let program = match self.spec.product {
             Product::Meerkat => binary::meerkat()?,
             Product::Etcd => binary::etcd()?,
         };
-        let dir = tempfile::Builder::new().prefix("meerkat-chaos-").tempdir()?;
-        let mut members = Vec::with_capacity(spec.members);
-        for index in 0..spec.members {
-            let ports = (Port::take()?, Port::take()?);
-            members.push(Member::new(format!("m{index}"), program.clone(), dir.path(), ports)?);
-        }
-        let urls: Vec<String> = members.iter().map(peer_url).collect();
-        let initial = initial_cluster(&members, &urls);
-        for (member, url) in members.iter_mut().zip(&urls) {
-            let args = member_args(spec, member, url, &initial);
-            member.set_args(args);
-        }
-        Ok(Self { members, dir: Some(dir) })
+        let ports = (Port::take()?, Port::take()?);
+        let member = Member::new(format!("m{}", self.laid_out), program, self.dir(), ports)?;
+        self.laid_out += 1;
+        Ok(member)
     }
 
     /// Starts a cluster and waits until every member serves.
@@ -200,19 +211,32 @@ impl Drop for Cluster {
     }
 }
 
-fn initial_cluster(members: &[Member], urls: &[String]) -> String {
+pub(super) fn initial_cluster(members: &[Member], urls: &[String]) -> String {
     let each: Vec<String> =
         members.iter().zip(urls).map(|(member, url)| format!("{}={url}", member.name())).collect();
     each.join(",")
 }
 
-fn peer_url(member: &Member) -> String {
-    format!("http://127.0.0.1:{}", member.peer_port())
+pub(super) fn peer_url(member: &Member) -> String {
+    format!("http://{}:{}", member.host(), member.peer_port())
+}
+
+/// Whether a member begins a cluster or joins one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    New,
+    Existing,
 }
 
 /// `peer` is where the others reach it; it listens on its own port.
-fn member_args(spec: &ClusterSpec, member: &Member, peer: &str, initial: &str) -> Vec<String> {
-    let client = format!("http://127.0.0.1:{}", member.client_port());
+pub(super) fn member_args(
+    spec: &ClusterSpec,
+    member: &Member,
+    peer: &str,
+    initial: &str,
+    state: State,
+) -> Vec<String> {
+    let client = format!("http://{}:{}", member.host(), member.client_port());
     let mut args = Vec::new();
     if spec.product == Product::Meerkat {
         args.push("serve".to_owned());
@@ -225,7 +249,10 @@ fn member_args(spec: &ClusterSpec, member: &Member, peer: &str, initial: &str) -
         format!("--listen-peer-urls={}", peer_url(member)),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster={initial}"),
-        "--initial-cluster-state=new".to_owned(),
+        match state {
+            State::New => "--initial-cluster-state=new".to_owned(),
+            State::Existing => "--initial-cluster-state=existing".to_owned(),
+        },
         format!("--initial-cluster-token={}", spec.token),
     ]);
     args.extend(spec.flags.iter().cloned());

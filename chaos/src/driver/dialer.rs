@@ -25,6 +25,20 @@ pub fn ports_of(pid: u32) -> Result<HashSet<u16>, Failure> {
     Ok(ports)
 }
 
+/// Which of these processes holds the socket whose local port is this one.
+pub fn owner_of(port: u16, pids: &[u32]) -> Option<u32> {
+    let tables = ["tcp", "tcp6"].map(|table| std::fs::read_to_string(format!("/proc/self/net/{table}")));
+    let rows = tables.iter().flatten().flat_map(|table| table.lines().filter_map(row_of));
+    // A connection that ended keeps its row for a while, without a socket.
+    let sockets: HashSet<u64> =
+        rows.filter(|(local, socket)| *local == port && *socket != 0).map(|(_, socket)| socket).collect();
+    pids.iter().copied().find(|pid| {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        links.filter_map(|link| link.to_str().and_then(socket_of)).any(|socket| sockets.contains(&socket))
+    })
+}
+
 fn socket_of(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
@@ -54,7 +68,9 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         assert!(ports_of(std::process::id()).expect("own sockets").contains(&port));
+        assert_eq!(owner_of(port, &[1, std::process::id()]), Some(std::process::id()));
         drop(listener);
         assert!(!ports_of(std::process::id()).expect("own sockets").contains(&port));
+        assert_eq!(owner_of(port, &[std::process::id()]), None);
     }
 }

@@ -15,6 +15,8 @@ use crate::endpoint::Endpoint;
 
 /// How often a starting member is asked whether it serves.
 const READY_POLL: Duration = Duration::from_millis(20);
+/// How often one that was asked to end is looked at.
+const END_POLL: Duration = Duration::from_millis(10);
 
 /// One member.
 #[derive(Debug)]
@@ -24,10 +26,15 @@ pub struct Member {
     args: Vec<String>,
     client: Port,
     peer: Port,
+    peer_url: String,
     data_dir: PathBuf,
     log: PathBuf,
     endpoint: Endpoint,
+    /// The address it listens on, and the words before its command line that take it there.
+    host: String,
+    launcher: Vec<String>,
     process: Option<Process>,
+    bound: bool,
 }
 
 impl Member {
@@ -42,11 +49,45 @@ impl Member {
         let endpoint = Endpoint::on_loopback(client.number())?;
         let data_dir = dir.join(format!("{name}.data"));
         let log = dir.join(format!("{name}.log"));
-        Ok(Self { name, program, args: Vec::new(), client, peer, data_dir, log, endpoint, process: None })
+        Ok(Self {
+            name,
+            program,
+            args: Vec::new(),
+            client,
+            peer,
+            peer_url: String::new(),
+            data_dir,
+            log,
+            endpoint,
+            host: "127.0.0.1".to_owned(),
+            launcher: Vec::new(),
+            process: None,
+            bound: false,
+        })
     }
 
-    pub(super) fn set_args(&mut self, args: Vec<String>) {
+    pub(super) fn set_args(&mut self, peer_url: String, args: Vec<String>) {
+        self.peer_url = peer_url;
         self.args = args;
+    }
+
+    /// Puts it elsewhere than on loopback: its address there, and the command that starts another
+    /// command in that place. Before its arguments are set.
+    pub(super) fn place(&mut self, host: &str, launcher: Vec<String>) -> Result<(), Failure> {
+        self.endpoint = Endpoint::of(host, self.client.number())?;
+        self.host = host.to_owned();
+        self.launcher = launcher;
+        Ok(())
+    }
+
+    /// The address it listens on.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Where the other members reach it.
+    pub fn peer_url(&self) -> &str {
+        &self.peer_url
     }
 
     /// Its name.
@@ -95,23 +136,43 @@ impl Member {
             return Err(Failure::harness(format!("{} is already running", self.name)));
         }
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let launch = Launch { program: &self.program, args: self.args.clone(), env, log: &self.log };
+        let program = self.program.to_string_lossy().into_owned();
+        let mut words = self.launcher.iter().cloned().chain([program]).chain(self.args.iter().cloned());
+        let program = words.next().map(PathBuf::from).unwrap_or_default();
+        let args = words.collect();
+        let launch = Launch { program: &program, args, env, log: &self.log, bound: self.bound };
         self.process = Some(Process::spawn(&launch)?);
         Ok(())
     }
 
-    /// Starts it with some of its flags changed, for tests of what it must refuse. Each change is a
-    /// whole `--flag=value`; the next plain start is as before.
-    pub fn start_changed(&mut self, changes: &[String]) -> Result<(), Failure> {
+    /// Its later lives end with this program, even one that is killed. Only for members that are
+    /// started by a thread that lives as long as they do: to the kernel it is that which counts.
+    pub fn bind_to_this_program(&mut self) {
+        self.bound = true;
+    }
+
+    /// Starts it with variables added and flags replaced, for this one life.
+    pub fn start_altered(&mut self, env: &[(String, String)], flags: &[String]) -> Result<(), Failure> {
         let original = self.args.clone();
+        self.replace_flags(flags);
+        let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let started = self.start_with(&env);
+        self.args = original;
+        started
+    }
+
+    fn replace_flags(&mut self, changes: &[String]) {
         for change in changes {
             let flag = change.split_inclusive('=').next().unwrap_or(change);
             self.args.retain(|arg| !arg.starts_with(flag));
             self.args.push(change.clone());
         }
-        let started = self.start();
-        self.args = original;
-        started
+    }
+
+    /// Starts it with some of its flags changed, for tests of what it must refuse. Each change is a
+    /// whole `--flag=value`; the next plain start is as before.
+    pub fn start_changed(&mut self, changes: &[String]) -> Result<(), Failure> {
+        self.start_altered(&[], changes)
     }
 
     /// Whether its process is there (a paused one is).
@@ -134,6 +195,43 @@ impl Member {
     pub fn stop(&mut self, within: Duration) -> Result<ExitStatus, Failure> {
         self.running()?.terminate()?;
         self.wait_for_exit(within)
+    }
+
+    /// SIGTERM, and does not wait.
+    pub fn terminate(&self) -> Result<(), Failure> {
+        self.running()?.terminate()
+    }
+
+    /// SIGTERM, and waits for the end without holding up others. No error if it has already ended.
+    pub async fn end(&mut self, within: Duration) -> Result<(), Failure> {
+        if !self.is_running()? {
+            return Ok(());
+        }
+        self.terminate()?;
+        let deadline = Instant::now() + within;
+        while self.is_running()? {
+            if deadline < Instant::now() {
+                let (name, tail) = (&self.name, self.tail());
+                return Err(Failure::broken(format!(
+                    "{name} does not end within {within:?} of SIGTERM: {tail}"
+                )));
+            }
+            tokio::time::sleep(END_POLL).await;
+        }
+        Ok(())
+    }
+
+    /// SIGSTOP, if it runs: the number of a process that has ended may be a stranger's by now.
+    pub fn freeze(&mut self) -> Result<(), Failure> {
+        if self.is_running()? {
+            return self.pause();
+        }
+        Err(Failure::harness(format!("{} is not running: it cannot be paused", self.name)))
+    }
+
+    /// SIGCONT, if it runs.
+    pub fn thaw(&mut self) -> Result<(), Failure> {
+        if self.is_running()? { self.resume() } else { Ok(()) }
     }
 
     /// SIGSTOP.

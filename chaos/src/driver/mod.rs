@@ -6,12 +6,25 @@
 
 pub mod black_hole;
 pub mod cluster;
+pub mod compose;
+pub mod crossing;
 pub mod dialer;
+pub mod docker;
+pub mod firewall;
+pub mod growth;
+pub mod interpose;
+pub mod local;
 pub mod member;
+pub mod netns;
 pub mod ports;
+pub mod power_loss;
 pub mod process;
+pub mod small_disk;
 pub mod usage;
 
 pub use black_hole::{Door, Flow};
 pub use cluster::{Cluster, ClusterSpec, Product};
+pub use growth::{Joined, Role};
+pub use local::LocalGround;
 pub use member::Member;
+pub use usage::Usage;

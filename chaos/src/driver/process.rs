@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -32,6 +33,8 @@ pub struct Launch<'a> {
     pub env: Vec<(String, String)>,
     /// Where its output goes, appended.
     pub log: &'a Path,
+    /// Whether it ends with the thread that starts it, whatever way that ends.
+    pub bound: bool,
 }
 
 impl Process {
@@ -39,7 +42,12 @@ impl Process {
     pub fn spawn(launch: &Launch<'_>) -> Result<Self, Failure> {
         let mut log = File::options().create(true).append(true).open(launch.log)?;
         writeln!(log, "--- start: {} {:?}", launch.program.display(), launch.env)?;
-        let child = Command::new(launch.program)
+        let mut command = Command::new(launch.program);
+        if launch.bound {
+            // SAFETY: between fork and exec only this one call is made, which is async-signal-safe.
+            unsafe { command.pre_exec(die_with_parent) };
+        }
+        let child = command
             .args(&launch.args)
             .envs(launch.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
@@ -110,6 +118,13 @@ impl Process {
         let result = unsafe { libc::kill(pid, signal) };
         if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
     }
+}
+
+/// Asks the kernel to kill this process when the thread that started it ends.
+fn die_with_parent() -> std::io::Result<()> {
+    // SAFETY: prctl with these arguments touches no memory.
+    let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 impl Drop for Process {

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 
-/// Memory and processor time of one process.
+/// Memory, processor time and open files of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Resident memory now.
@@ -11,6 +11,10 @@ pub struct Usage {
     pub peak_rss_bytes: u64,
     /// User and system time since it started.
     pub cpu_millis: u64,
+    /// Open file descriptors now.
+    pub open_files: u64,
+    /// Which process.
+    pub pid: u32,
 }
 
 /// Reads the usage of a running process.
@@ -21,6 +25,8 @@ pub fn of_process(pid: u32) -> Result<Usage, Failure> {
         rss_bytes: field_kib(&status, "VmRSS:") * 1024,
         peak_rss_bytes: field_kib(&status, "VmHWM:") * 1024,
         cpu_millis: cpu_ticks(&stat) * 1000 / ticks_per_second(),
+        open_files: std::fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64,
+        pid,
     })
 }
 
@@ -62,5 +68,6 @@ mod tests {
     fn this_process_has_memory() {
         let usage = of_process(std::process::id()).expect("own usage");
         assert!(0 < usage.rss_bytes && usage.rss_bytes <= usage.peak_rss_bytes, "{usage:?}");
+        assert!(0 < usage.open_files, "{usage:?}");
     }
 }

@@ -19,6 +19,8 @@ use super::stream::{KeepAliveStream, Next};
 use crate::Failure;
 use crate::endpoint::Endpoint;
 use crate::outcome::{Outcome, of_write};
+use crate::run::Roster;
+use crate::run::trace::{Client, Ended};
 
 /// All keys of all leases begin so.
 pub const PREFIX: &[u8] = b"leased/";
@@ -47,8 +49,22 @@ struct Fate {
     revoked: bool,
 }
 
+/// Whom the keepers ask, and where and how they keep leases, in a store shared with others.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The members, as they come and go.
+    pub roster: Roster,
+    /// All keys begin with this.
+    pub under: String,
+    /// How long leases live.
+    pub ttl_seconds: std::ops::RangeInclusive<i64>,
+    /// Told of every call, one for each keeper; may be empty.
+    pub clients: Vec<Client>,
+}
+
 struct Keeper {
-    endpoints: Vec<Endpoint>,
+    place: Place,
+    client: Option<Client>,
     began: Instant,
     random: StdRng,
     number: usize,
@@ -60,10 +76,22 @@ struct Keeper {
 impl Keepers {
     /// Starts so many clients. Times are counted from `began`.
     pub fn start(endpoints: &[Endpoint], count: usize, seed: u64, began: Instant) -> Self {
+        let place = Place {
+            roster: Roster::of(endpoints),
+            under: String::from_utf8_lossy(PREFIX).into_owned(),
+            ttl_seconds: TTL_SECONDS,
+            clients: Vec::new(),
+        };
+        Self::start_at(&place, count, seed, began)
+    }
+
+    /// The same in a store shared with others.
+    pub fn start_at(place: &Place, count: usize, seed: u64, began: Instant) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let renewed = Arc::new(AtomicU64::new(0));
         let keeper = |number: usize| Keeper {
-            endpoints: endpoints.to_vec(),
+            place: place.clone(),
+            client: place.clients.get(number).cloned(),
             began,
             random: StdRng::seed_from_u64(seed.wrapping_mul(1_000).wrapping_add(number as u64)),
             number,
@@ -144,11 +172,17 @@ impl Keeper {
             _ => Duration::from_millis(self.random.random_range(500..15_000)),
         };
         let fate = Fate { kept, revoked: self.random.random_ratio(1, 4) };
-        (self.random.random_range(TTL_SECONDS), fate)
+        (self.random.random_range(self.place.ttl_seconds.clone()), fate)
     }
 
     fn anyone(&mut self) -> Endpoint {
-        self.endpoints[self.random.random_range(0..self.endpoints.len())].clone()
+        self.place.roster.any(&mut self.random).endpoint
+    }
+
+    fn tell(&self, writes: bool, sent: Instant, ended: Ended) {
+        if let Some(client) = &self.client {
+            client.op(writes, sent, ended);
+        }
     }
 
     async fn grant(&mut self, ttl: i64) -> Option<LeaseRecord> {
@@ -156,7 +190,10 @@ impl Keeper {
         let id = i64::try_from(self.number * 1_000_000 + self.lives).ok()?;
         let from = self.began.elapsed();
         let request = LeaseGrantRequest { ttl, id };
-        let granted = self.anyone().lease_grant(request, ANSWER_WITHIN).await.ok()?;
+        let sent = Instant::now();
+        let granted = of_write(self.anyone().lease_grant(request, ANSWER_WITHIN).await);
+        self.tell(true, sent, granted.ended());
+        let granted = granted.ok()?;
         let ttl = Duration::from_secs(u64::try_from(granted.ttl).ok()?);
         let grant = Span { from, until: self.began.elapsed() };
         Some(LeaseRecord { id, ttl, grant, ..LeaseRecord::default() })
@@ -164,10 +201,13 @@ impl Keeper {
 
     /// Puts a key until that is acknowledged, or the lease is said to be gone.
     async fn attach(&mut self, lease: &mut LeaseRecord, number: usize) {
-        let key: Bytes = [PREFIX, format!("{}/{number}", lease.id).as_bytes()].concat().into();
+        let key: Bytes = format!("{}{}/{number}", self.place.under, lease.id).into();
         let put = PutRequest { key: key.clone(), lease: lease.id, ..Default::default() };
         for _ in 0..PUT_ATTEMPTS_MAX {
-            match of_write(self.anyone().put(put.clone(), ANSWER_WITHIN).await) {
+            let sent = Instant::now();
+            let outcome = of_write(self.anyone().put(put.clone(), ANSWER_WITHIN).await);
+            self.tell(true, sent, outcome.ended());
+            match outcome {
                 Outcome::Ok(_) => {
                     lease.keys.push(KeyRecord { key, deaths: Vec::new() });
                     return;
@@ -191,7 +231,10 @@ impl Keeper {
                 Some(open) => open,
                 None => self.anyone().keep_alive(),
             };
+            let sent = Instant::now();
             let renewal = renew_once(&mut open, lease.id, self.began).await;
+            let unknown = renewal.end == RenewalEnd::Unknown;
+            self.tell(false, sent, if unknown { Ended::Unknown } else { Ended::Ok });
             lease.renewals.push(renewal);
             match renewal.end {
                 RenewalEnd::Renewed(_) => {
@@ -207,7 +250,9 @@ impl Keeper {
 
     async fn revoke(&mut self, lease: &mut LeaseRecord) {
         let from = self.began.elapsed();
+        let sent = Instant::now();
         let outcome = of_write(self.anyone().lease_revoke(lease.id, ANSWER_WITHIN).await);
+        self.tell(true, sent, outcome.ended());
         let span = Span { from, until: self.began.elapsed() };
         match outcome {
             Outcome::Ok(_) => lease.revoke = Some(Revoke { span, acknowledged: true }),

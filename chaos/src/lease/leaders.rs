@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use super::record::Span;
 use crate::Failure;
 use crate::endpoint::Endpoint;
+use crate::run::Roster;
 
 const ASK_EVERY: Duration = Duration::from_millis(40);
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
@@ -51,9 +52,15 @@ pub struct LeaderWatch {
 impl LeaderWatch {
     /// Starts asking. Times are counted from `began`.
     pub fn start(endpoints: &[Endpoint], began: Instant) -> Self {
+        Self::start_on(&Roster::of(endpoints), endpoints.len(), ASK_EVERY, began)
+    }
+
+    /// The same among members that come and go: so many ask, each this often, and each goes to the
+    /// next member when one does not answer.
+    pub fn start_on(roster: &Roster, count: usize, every: Duration, began: Instant) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let tasks = endpoints.iter().map(|endpoint| tokio::spawn(ask(endpoint.clone(), began, stop.clone())));
-        Self { tasks: tasks.collect(), stop }
+        let task = |place| tokio::spawn(ask(roster.clone(), place, every, began, stop.clone()));
+        Self { tasks: (0..count).map(task).collect(), stop }
     }
 
     /// Stops asking; what was seen.
@@ -67,16 +74,25 @@ impl LeaderWatch {
     }
 }
 
-async fn ask(endpoint: Endpoint, began: Instant, stop: Arc<AtomicBool>) -> Vec<Sighting> {
+async fn ask(
+    roster: Roster,
+    mut place: usize,
+    every: Duration,
+    began: Instant,
+    stop: Arc<AtomicBool>,
+) -> Vec<Sighting> {
     let mut sightings: Vec<Sighting> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let from = began.elapsed();
         let request = RangeRequest { key: Bytes::from_static(b"\0"), count_only: true, ..Default::default() };
-        if let Ok(answer) = endpoint.range(request, ANSWER_WITHIN).await {
-            let span = Span { from, until: began.elapsed() };
-            sightings.push(Sighting { span, term: answer.header.map_or(0, |header| header.raft_term) });
+        match roster.at(place).endpoint.range(request, ANSWER_WITHIN).await {
+            Ok(answer) => {
+                let span = Span { from, until: began.elapsed() };
+                sightings.push(Sighting { span, term: answer.header.map_or(0, |header| header.raft_term) });
+            }
+            Err(_) => place += 1,
         }
-        tokio::time::sleep(ASK_EVERY).await;
+        tokio::time::sleep(every).await;
     }
     sightings
 }

@@ -26,8 +26,28 @@ const STALL: Duration = Duration::from_millis(150);
 #[derive(Debug)]
 pub struct Witnesses {
     watchers: Vec<Following>,
+    stalls: Stalls,
+}
+
+/// Notes when this program itself could not see.
+#[derive(Debug)]
+pub struct Stalls {
     stop: Arc<AtomicBool>,
-    stalls: JoinHandle<Vec<Span>>,
+    task: JoinHandle<Vec<Span>>,
+}
+
+impl Stalls {
+    /// Starts looking at the clock. Times are counted from `began`.
+    pub fn start(began: Instant) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        Self { task: tokio::spawn(note_stalls(began, stop.clone())), stop }
+    }
+
+    /// Ends; what was noted.
+    pub async fn finish(self) -> Result<Vec<Span>, Failure> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.map_err(|error| Failure::harness(error.to_string()))
+    }
 }
 
 impl Witnesses {
@@ -40,9 +60,7 @@ impl Witnesses {
             follower::start(&own, 0, began, WatchLog::new(format!("m{number}"), spec), manner.clone())
         };
         let watchers: Result<Vec<Following>, Failure> = endpoints.iter().enumerate().map(watch).collect();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stalls = tokio::spawn(note_stalls(began, stop.clone()));
-        Ok(Self { watchers: watchers?, stop, stalls })
+        Ok(Self { watchers: watchers?, stalls: Stalls::start(began) })
     }
 
     /// Whether every watcher has been told of a deletion at this revision, or of a later one.
@@ -52,17 +70,17 @@ impl Witnesses {
 
     /// Ends them, and writes every death into the record of its lease; returns the stalls.
     pub async fn finish(self, leases: &mut [LeaseRecord]) -> Result<Vec<Span>, Failure> {
-        self.stop.store(true, Ordering::Relaxed);
         let mut logs = Vec::new();
         for watcher in self.watchers {
             logs.push(watcher.finish().await?);
         }
         file(&logs, leases);
-        self.stalls.await.map_err(|error| Failure::harness(error.to_string()))
+        self.stalls.finish().await
     }
 }
 
-fn file(logs: &[WatchLog], leases: &mut [LeaseRecord]) {
+/// Writes every death into the record of its lease. The place of a log stands for its member.
+pub fn file(logs: &[WatchLog], leases: &mut [LeaseRecord]) {
     let mut deaths: HashMap<Bytes, Vec<Death>> = HashMap::new();
     for (member, log) in logs.iter().enumerate() {
         for reply in log.replies() {

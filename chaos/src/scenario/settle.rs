@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::checker;
 use crate::checker::agreement::{self, View};
 use crate::driver::{Cluster, Product};
+use crate::endpoint::Endpoint;
 use crate::history::History;
 use crate::outcome::describe;
 use crate::workload::unique;
@@ -32,12 +33,29 @@ pub async fn judge(
 
 /// Waits until all members are at one log index, then compares hashes and digests.
 pub async fn agree(cluster: &Cluster, product: Product) -> Result<(), Failure> {
+    let members: Vec<(String, Endpoint)> = cluster
+        .members()
+        .iter()
+        .map(|member| (member.name().to_owned(), member.endpoint().clone()))
+        .collect();
+    Failure::from_findings("members agree", differences(&members, product).await?)
+}
+
+/// In what these members differ once they are at one log index, or time is up.
+pub async fn differences(members: &[(String, Endpoint)], product: Product) -> Result<Vec<String>, Failure> {
     let deadline = Instant::now() + SETTLE_WITHIN;
     loop {
-        let views = views(cluster, product).await?;
+        let views = match views(members, product).await {
+            // One that does not answer now may in a while.
+            Err(Failure::Broken(_)) if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+            views => views?,
+        };
         let level = views.windows(2).all(|pair| index_of(&pair[0]) == index_of(&pair[1]));
         if level || deadline < Instant::now() {
-            return Failure::from_findings("members agree", agreement::check(&views));
+            return Ok(agreement::check(&views));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -47,33 +65,35 @@ fn index_of(view: &View) -> Option<u64> {
     view.digest.as_ref().map(|(index, _)| *index)
 }
 
-async fn views(cluster: &Cluster, product: Product) -> Result<Vec<View>, Failure> {
+async fn views(members: &[(String, Endpoint)], product: Product) -> Result<Vec<View>, Failure> {
     let mut revision = i64::MAX;
-    for member in cluster.members() {
-        let now = member.endpoint().linearizable_probe(ASK_WITHIN).await;
+    for (_, endpoint) in members {
+        let now = endpoint.linearizable_probe(ASK_WITHIN).await;
         revision = revision.min(now.map_err(|status| Failure::broken(describe(&status)))?);
     }
     let mut views = Vec::new();
-    for member in cluster.members() {
-        let hash = member.endpoint().hash_kv(revision, ASK_WITHIN).await.map_err(|status| {
-            Failure::broken(format!("HashKV of {}: {}", member.name(), describe(&status)))
-        })?;
+    for (name, endpoint) in members {
+        let hash = endpoint
+            .hash_kv(revision, ASK_WITHIN)
+            .await
+            .map_err(|status| Failure::broken(format!("HashKV of {name}: {}", describe(&status))))?;
         let digest = match product {
             Product::Etcd => None,
-            Product::Meerkat => Some(digest_of(member).await?),
+            Product::Meerkat => Some(digest_of(name, endpoint).await?),
         };
         let compacted = hash.compact_revision;
-        views.push(View { member: member.name().to_owned(), hash: hash.hash, compacted, digest });
+        views.push(View { member: name.clone(), hash: hash.hash, compacted, digest });
     }
     Ok(views)
 }
 
-async fn digest_of(member: &crate::driver::Member) -> Result<(u64, Vec<u8>), Failure> {
-    let answer = member.endpoint().state_digest(ASK_WITHIN).await.map_err(|status| {
-        Failure::broken(format!("StateDigest of {}: {}", member.name(), describe(&status)))
-    })?;
+async fn digest_of(name: &str, endpoint: &Endpoint) -> Result<(u64, Vec<u8>), Failure> {
+    let answer = endpoint
+        .state_digest(ASK_WITHIN)
+        .await
+        .map_err(|status| Failure::broken(format!("StateDigest of {name}: {}", describe(&status))))?;
     if answer.digest.is_empty() {
-        return Err(Failure::broken(format!("{} answers with an empty digest", member.name())));
+        return Err(Failure::broken(format!("{name} answers with an empty digest")));
     }
     Ok((answer.log_index, answer.digest.to_vec()))
 }

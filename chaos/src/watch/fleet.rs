@@ -26,19 +26,28 @@ pub struct Fleet {
     endpoints: Vec<Endpoint>,
     product: Product,
     began: Instant,
+    under: String,
+    floor: i64,
     followers: Vec<Following>,
 }
 
 impl Fleet {
     /// An empty one.
     pub fn new(endpoints: &[Endpoint], product: Product, began: Instant) -> Self {
-        Self { endpoints: endpoints.to_vec(), product, began, followers: Vec::new() }
+        let under = String::new();
+        Self { endpoints: endpoints.to_vec(), product, began, under, floor: 1, followers: Vec::new() }
+    }
+
+    /// The same for what is written under a prefix from a revision on, in a store shared with others.
+    #[must_use]
+    pub fn under(self, under: &str, floor: i64) -> Self {
+        Self { under: under.to_owned(), floor, ..self }
     }
 
     /// Adds one of each kind, spread over the members, starting around a revision.
     pub fn add_one_of_each(&mut self, random: &mut StdRng, around: i64) -> Result<(), Failure> {
-        for (kind, spec) in kinds() {
-            let start = start_revision(random, around);
+        for (kind, spec) in kinds(&self.under) {
+            let start = start_revision(random, self.floor, around);
             let spec = vary(random, spec).from(start);
             let manner = self.manner(random);
             let number = self.followers.len();
@@ -75,6 +84,21 @@ impl Fleet {
         }
     }
 
+    /// For each, in order: what it asked for, and the next revision it has not had.
+    pub fn standing(&self) -> impl Iterator<Item = (&WatchSpec, i64)> {
+        self.followers.iter().map(|one| (one.spec(), one.next()))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.followers.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.followers.is_empty()
+    }
+
     /// The lowest revision that any of them has still to hear of; none while one has heard nothing.
     pub fn slowest(&self) -> Option<i64> {
         self.followers.iter().map(Following::next).min().filter(|next| 0 < *next)
@@ -100,15 +124,21 @@ impl Fleet {
     }
 }
 
-fn kinds() -> Vec<(&'static str, WatchSpec)> {
-    let key = |prefix, number| writers::key(prefix, number);
+fn kinds(under: &str) -> Vec<(&'static str, WatchSpec)> {
+    let key = |prefix, number| writers::key_under(under, prefix, number);
+    let prefix = |prefix: &str| WatchSpec::of_prefix(format!("{under}{prefix}").as_bytes());
+    let (everything, from_b) = if under.is_empty() {
+        (WatchSpec::of_all(), WatchSpec::of_range(b"b/", b"\0"))
+    } else {
+        (prefix(""), WatchSpec { key: prefix("b/").key, ..prefix("") })
+    };
     vec![
-        ("everything", WatchSpec::of_all()),
-        ("prefix a/", WatchSpec::of_prefix(b"a/")),
-        ("prefix c/", WatchSpec::of_prefix(b"c/")),
+        ("everything", everything),
+        ("prefix a/", prefix("a/")),
+        ("prefix c/", prefix("c/")),
         ("key", WatchSpec::of_key(&key(0, 3))),
         ("key", WatchSpec::of_key(&key(2, 5))),
-        ("from b/", WatchSpec::of_range(b"b/", b"\0")),
+        ("from b/", from_b),
         ("range", WatchSpec::of_range(&key(0, 6), &key(1, 6))),
         ("range", WatchSpec::of_range(&key(1, 2), &key(2, 9))),
     ]
@@ -139,10 +169,10 @@ fn wishes(spec: &WatchSpec) -> String {
     asked.join(", ")
 }
 
-fn start_revision(random: &mut StdRng, around: i64) -> i64 {
+fn start_revision(random: &mut StdRng, floor: i64, around: i64) -> i64 {
     match random.random_range(0..10) {
         0..4 => 0,
-        4..8 => random.random_range(1..=around.max(1)),
+        4..8 => random.random_range(floor..=around.max(floor)),
         8 => around,
         _ => around + random.random_range(1..FUTURE),
     }

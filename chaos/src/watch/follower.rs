@@ -19,6 +19,7 @@ use crate::Failure;
 use crate::checker::watch_history::WatchHistory;
 use crate::endpoint::Endpoint;
 use crate::outcome::describe;
+use crate::run::Roster;
 
 /// How often a waiting follower looks whether it should stop, ask or move.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -79,7 +80,7 @@ struct Seat {
 }
 
 struct Follower {
-    endpoints: Vec<Endpoint>,
+    roster: Roster,
     manner: Manner,
     began: Instant,
     random: StdRng,
@@ -103,6 +104,12 @@ pub fn start(
         Some(_) => endpoint.apart(manner.window),
         None => Ok(endpoint.clone()),
     };
+    let endpoints: Vec<Endpoint> = endpoints.iter().map(own).collect::<Result<_, _>>()?;
+    Ok(start_on(&Roster::of(&endpoints), first, began, log, manner))
+}
+
+/// The same among members that come and go, over the connections that the roster has.
+pub fn start_on(roster: &Roster, first: usize, began: Instant, log: WatchLog, manner: Manner) -> Following {
     let seat = Arc::new(Seat {
         next: AtomicI64::new(0),
         hurry: AtomicBool::new(false),
@@ -110,7 +117,7 @@ pub fn start(
     });
     let spec = log.spec.clone();
     let follower = Follower {
-        endpoints: endpoints.iter().map(own).collect::<Result<_, _>>()?,
+        roster: roster.clone(),
         random: StdRng::seed_from_u64(manner.seed),
         manner,
         began,
@@ -119,13 +126,18 @@ pub fn start(
         pieces: None,
         seat: seat.clone(),
     };
-    Ok(Following { spec, seat, task: tokio::spawn(follower.follow(first)) })
+    Following { spec, seat, task: tokio::spawn(follower.follow(first)) }
 }
 
 impl Following {
     /// The next revision it has not had; zero while it has heard nothing.
     pub fn next(&self) -> i64 {
         self.seat.next.load(Ordering::Relaxed)
+    }
+
+    /// What it asked for at first.
+    pub fn spec(&self) -> &WatchSpec {
+        &self.spec
     }
 
     /// Whether it has been sent the last event that the history owes it.
@@ -155,7 +167,7 @@ impl Follower {
             }
             self.pieces = None;
             tokio::time::sleep(PAUSE_AFTER_BREAK).await;
-            member = self.random.random_range(0..self.endpoints.len());
+            member = self.random.random_range(0..self.roster.all().len());
         }
         Ok(self.log)
     }
@@ -165,9 +177,11 @@ impl Follower {
     }
 
     /// One connection from its start to its end, and why it ended.
-    async fn connect(&mut self, member: usize) -> Result<String, Failure> {
+    async fn connect(&mut self, place: usize) -> Result<String, Failure> {
+        let contact = self.roster.at(place);
+        let member = contact.member;
         let asked = self.next.unwrap_or(self.log.spec.start_revision);
-        let mut stream = self.endpoints[member].watch(&self.manner.metadata)?;
+        let mut stream = contact.endpoint.watch(&self.manner.metadata)?;
         let opened = self.began.elapsed();
         self.log.sessions.push(Session { member, asked, opened, ..Session::default() });
         stream.send(self.log.spec.request(asked)).await;

@@ -146,6 +146,35 @@ impl WatchLog {
     }
 }
 
+impl WatchLog {
+    /// Leaves out what lies beyond a revision, for a judge who knows only what happened up to it.
+    /// False if the watcher began beyond it: then nothing is owed to it.
+    pub fn cut(&mut self, upto: i64) -> bool {
+        let mut began = false;
+        for at in 0..self.sessions.len() {
+            let from_now = self.sessions[at].asked <= 0;
+            let replies = &mut self.sessions[at].replies;
+            // Who asked for a revision is owed it, however far the store was when that was heard.
+            for created in replies.iter_mut().filter(|reply| reply.created && !from_now) {
+                created.revision = created.revision.min(upto);
+            }
+            let beyond = replies.iter().position(|reply| reply.reaches_beyond(upto));
+            began |= replies.first().is_some_and(|first| !first.created || beyond != Some(0));
+            let Some(beyond) = beyond else { continue };
+            replies.truncate(beyond + 1);
+            let last = &mut replies[beyond];
+            last.events.retain(|event| event.revision() <= upto);
+            last.fragment = false;
+            if last.events.is_empty() {
+                replies.pop();
+            }
+            self.sessions.truncate(at + 1);
+            break;
+        }
+        began
+    }
+}
+
 /// One connection of a watcher.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
@@ -200,6 +229,12 @@ impl Reply {
             fragment: response.fragment,
             events: response.events.iter().map(Seen::record).collect(),
         }
+    }
+
+    /// Whether it says anything about revisions beyond this one.
+    fn reaches_beyond(&self, upto: i64) -> bool {
+        let told = self.events.iter().any(|event| upto < event.revision());
+        told || upto < self.compact_revision || (self.created || self.is_mark()) && upto < self.revision
     }
 
     /// Whether it says only how far the stream has come.
@@ -318,6 +353,43 @@ mod tests {
         assert!(!no_put.wants(Kind::Put, b"k") && no_put.wants(Kind::Delete, b"k"));
         let no_delete = WatchSpec { no_delete: true, ..WatchSpec::of_key(b"k") };
         assert!(no_delete.wants(Kind::Put, b"k") && !no_delete.wants(Kind::Delete, b"k"));
+    }
+
+    #[test]
+    fn a_cut_leaves_out_what_lies_beyond_and_all_that_follows() {
+        let seen = |revision| Seen {
+            kind: Kind::Put,
+            key: Bytes::new(),
+            now: Stored { mod_revision: revision, ..Stored::default() },
+            prev: None,
+        };
+        let events = |revisions: &[i64]| Reply {
+            revision: 90,
+            events: revisions.iter().copied().map(seen).collect(),
+            ..Reply::default()
+        };
+        let created = |revision| Reply { created: true, revision, ..Reply::default() };
+        let mark = |revision| Reply { revision, ..Reply::default() };
+        let session = |replies: Vec<Reply>| Session { replies, ..Session::default() };
+        let log = WatchLog {
+            sessions: vec![
+                session(vec![created(5), events(&[6, 7]), mark(8), events(&[9, 11])]),
+                session(vec![created(12)]),
+            ],
+            ..WatchLog::default()
+        };
+        let lengths = |upto| {
+            let mut cut = log.clone();
+            let began = cut.cut(upto);
+            (began, cut.sessions.len(), cut.replies().count(), cut.events().count())
+        };
+        assert_eq!(lengths(50), (true, 2, 5, 4));
+        assert_eq!(lengths(10), (true, 1, 4, 3));
+        assert_eq!(lengths(7), (true, 1, 2, 2));
+        assert_eq!(lengths(4), (false, 1, 0, 0));
+        let mut asked = log.clone();
+        asked.sessions[0].asked = 3;
+        assert!(asked.cut(4) && asked.replies().count() == 1);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::Failure;
 use crate::checker::watch_history::{Effect, Wrote};
 use crate::endpoint::Endpoint;
 use crate::outcome::{self, Outcome};
+use crate::run::trace::Client;
 
 /// The prefixes the keys live under.
 pub const PREFIXES: [&str; 3] = ["a/", "b/", "c/"];
@@ -63,8 +64,19 @@ pub struct Writing {
     clients: Vec<JoinHandle<Vec<Wrote>>>,
 }
 
+/// Where writers write in a store they share with others, and who is told of it.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// All keys begin with this.
+    pub under: String,
+    /// Told of every write, one for each writer; may be empty.
+    pub clients: Vec<Client>,
+}
+
 struct Writer {
     endpoints: Vec<Endpoint>,
+    under: String,
+    client: Option<Client>,
     number: u32,
     /// Tells the values of one start from those of another.
     seed: u64,
@@ -77,12 +89,19 @@ struct Writer {
 
 /// Starts the writers. Two starts on one store need two seeds, or they put the same values.
 pub fn start(endpoints: &[Endpoint], shape: Shape, seed: u64) -> Writing {
+    start_at(&Place::default(), endpoints, shape, seed)
+}
+
+/// The same in a store they share with others.
+pub fn start_at(place: &Place, endpoints: &[Endpoint], shape: Shape, seed: u64) -> Writing {
     let stop = Arc::new(AtomicBool::new(false));
     let acknowledged = Arc::new(AtomicU64::new(0));
     let clients = (0..shape.writers)
         .map(|number| {
             let writer = Writer {
                 endpoints: endpoints.to_vec(),
+                under: place.under.clone(),
+                client: place.clients.get(number as usize).cloned(),
                 number,
                 seed,
                 sequence: 0,
@@ -160,7 +179,12 @@ pub async fn delete(endpoint: &Endpoint, key: Bytes) -> Wrote {
 
 /// One key by prefix and number.
 pub fn key(prefix: usize, number: usize) -> Bytes {
-    format!("{}{number:02}", PREFIXES[prefix % PREFIXES.len()]).into_bytes().into()
+    key_under("", prefix, number)
+}
+
+/// The same in a store shared with others.
+pub fn key_under(under: &str, prefix: usize, number: usize) -> Bytes {
+    format!("{under}{}{number:02}", PREFIXES[prefix % PREFIXES.len()]).into_bytes().into()
 }
 
 impl Writer {
@@ -169,6 +193,7 @@ impl Writer {
         let mut at = self.number as usize;
         while !self.stop.load(Ordering::Relaxed) {
             let endpoint = self.endpoints[at % self.endpoints.len()].clone();
+            let sent = Instant::now();
             let wrote = match self.random.random_range(0..1_000) {
                 0..550 => put(&endpoint, self.any_key(), self.new_value()).await,
                 550..700 => delete(&endpoint, self.any_key()).await,
@@ -179,6 +204,7 @@ impl Writer {
                 }
                 _ => self.txn(&endpoint).await,
             };
+            self.tell(sent, &wrote);
             if wrote.outcome.ok().is_some() {
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
                 // Any member serves any write: move on now and then.
@@ -193,8 +219,16 @@ impl Writer {
         all
     }
 
+    fn tell(&self, sent: Instant, wrote: &Wrote) {
+        if let Some(client) = &self.client {
+            client.op(true, sent, wrote.outcome.ended());
+        }
+    }
+
     fn any_key(&mut self) -> Bytes {
-        key(self.random.random_range(0..PREFIXES.len()), self.random.random_range(0..KEYS))
+        let prefix = self.random.random_range(0..PREFIXES.len());
+        let number = self.random.random_range(0..KEYS);
+        key_under(&self.under, prefix, number)
     }
 
     /// A value that nobody else puts.
@@ -217,7 +251,7 @@ impl Writer {
         let mut all = Vec::new();
         for number in 0..HEAP {
             let value = self.value_of(self.shape.large);
-            all.push(put(endpoint, key(PREFIXES.len() - 1, number), value).await);
+            all.push(put(endpoint, key_under(&self.under, PREFIXES.len() - 1, number), value).await);
         }
         all
     }
@@ -226,8 +260,8 @@ impl Writer {
     async fn delete_range(&mut self, endpoint: &Endpoint, count: usize) -> Wrote {
         let first = self.random.random_range(0..=KEYS - count);
         let request = DeleteRangeRequest {
-            key: key(PREFIXES.len() - 1, first),
-            range_end: key(PREFIXES.len() - 1, first + count),
+            key: key_under(&self.under, PREFIXES.len() - 1, first),
+            range_end: key_under(&self.under, PREFIXES.len() - 1, first + count),
             prev_kv: true,
         };
         let answer = endpoint.delete(request, ANSWER_WITHIN).await;
@@ -241,7 +275,8 @@ impl Writer {
     async fn txn(&mut self, endpoint: &Endpoint) -> Wrote {
         let first = self.random.random_range(0..PREFIXES.len() * KEYS);
         let count = self.random.random_range(2..7);
-        let keys: Vec<Bytes> = (first..first + count).map(|at| key(at / KEYS, at % KEYS)).collect();
+        let keys: Vec<Bytes> =
+            (first..first + count).map(|at| key_under(&self.under, at / KEYS, at % KEYS)).collect();
         let mut puts = Vec::new();
         let mut success = Vec::new();
         for key in &keys {

@@ -17,6 +17,8 @@ use crate::Failure;
 use crate::endpoint::Endpoint;
 use crate::history::{FinalState, History, Read, Stored, Write, WriteId};
 use crate::outcome::{self, Outcome};
+use crate::run::Roster;
+use crate::run::roster::Contact;
 
 const PREFIX: &[u8] = b"u/";
 const PREFIX_END: &[u8] = b"u0";
@@ -55,7 +57,7 @@ pub struct Running {
 
 #[derive(Clone)]
 struct Client {
-    endpoints: Vec<Endpoint>,
+    roster: Roster,
     number: u32,
     shape: Shape,
     began: Instant,
@@ -65,10 +67,18 @@ struct Client {
 
 /// Starts the clients. Identities begin at `first_writer`, so that two loads of one run differ.
 pub fn start(endpoints: &[Endpoint], shape: Shape, first_writer: u32, began: Instant) -> Running {
+    let contacts = endpoints.iter().cloned().enumerate();
+    let roster = Roster::default();
+    roster.set(contacts.map(|(member, endpoint)| Contact { member, endpoint }).collect());
+    start_on(&roster, shape, first_writer, began)
+}
+
+/// The same where members come and go.
+pub fn start_on(roster: &Roster, shape: Shape, first_writer: u32, began: Instant) -> Running {
     let stop = Arc::new(AtomicBool::new(false));
     let acknowledged = Arc::new(AtomicU64::new(0));
     let client = |number| Client {
-        endpoints: endpoints.to_vec(),
+        roster: roster.clone(),
         number,
         shape,
         began,
@@ -128,9 +138,9 @@ impl Client {
                 break;
             }
             let id = WriteId::new(self.number, sequence);
-            let endpoint = &self.endpoints[at % self.endpoints.len()];
+            let endpoint = self.contact(at).endpoint;
             let invoked = self.began.elapsed();
-            let outcome = self.write_one(endpoint, id).await;
+            let outcome = self.write_one(&endpoint, id).await;
             let settled = matches!(outcome, Outcome::Ok(_));
             history.writes.push(Write { id, invoked, returned: self.began.elapsed(), outcome });
             if settled {
@@ -169,14 +179,20 @@ impl Client {
         }
     }
 
+    fn contact(&self, at: usize) -> Contact {
+        let contacts = self.roster.all();
+        contacts[at % contacts.len()].clone()
+    }
+
     async fn read(self) -> History {
         let mut history = History::default();
-        let mut member = self.number as usize;
+        let mut at = self.number as usize;
         while !self.stop.load(Ordering::Relaxed) {
-            member = (member + 1) % self.endpoints.len();
+            at += 1;
+            let Contact { member, endpoint } = self.contact(at);
             let invoked = self.began.elapsed();
             let request = RangeRequest { key: Bytes::from_static(REGISTER), ..Default::default() };
-            match self.endpoints[member].range(request, ANSWER_WITHIN).await {
+            match endpoint.range(request, ANSWER_WITHIN).await {
                 Ok(answer) => {
                     let register = answer.kvs().first().map(|kv| (id_of_value(&kv.value), kv.mod_revision));
                     let revision = answer.header.map_or(0, |header| header.revision);

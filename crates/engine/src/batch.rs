@@ -1,7 +1,8 @@
 //! Changes that happen together or not at all.
 
+use crate::Column;
+use crate::db::Db;
 use crate::db::Inner;
-use crate::{Column, Db};
 use rocksdb::WriteBatch;
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! A copy of the whole database at one point in time, mostly by hard links.
 
-use crate::{Db, EngineError};
+use crate::EngineError;
+use crate::db::Db;
 use std::path::Path;
 
 impl Db {

@@ -1,8 +1,10 @@
 //! Opening, writing and flushing: the owner of the RocksDB handle.
 
+use crate::batch::Batch;
 use crate::error::EngineError;
 use crate::poison::Poison;
-use crate::{Batch, Column, DbOptions, View, fault, options};
+use crate::view::View;
+use crate::{Column, DbOptions, fault, options};
 use rocksdb::{Cache, ColumnFamily, DB, FlushOptions, ReadOptions, ReadTier, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! What the engine promises, on a real directory.
 
-use crate::{Batch, Column, Db, DbOptions, EngineError};
+use crate::batch::Batch;
+use crate::db::Db;
+use crate::{Column, DbOptions, EngineError};
 use std::path::Path;
 
 fn lossy() -> DbOptions {

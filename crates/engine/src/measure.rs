@@ -1,7 +1,8 @@
 //! How large the database is and how it fares, for quotas and metrics. Never for decisions that
 //! members must take alike: each member has its own numbers.
 
-use crate::{Column, Db, EngineError};
+use crate::db::Db;
+use crate::{Column, EngineError};
 use rocksdb::properties;
 
 /// Bytes on disk and in memory that belong to data.

@@ -23,6 +23,17 @@ pub struct CompactionRunner {
 struct Shared {
     work: Mutex<Work>,
     woken: Condvar,
+    /// The same, for a runner that is a task.
+    #[cfg(feature = "sim")]
+    task_woken: tokio::sync::Notify,
+}
+
+impl Shared {
+    fn wake(&self) {
+        self.woken.notify_one();
+        #[cfg(feature = "sim")]
+        self.task_woken.notify_one();
+    }
 }
 
 struct Work {
@@ -36,23 +47,27 @@ impl CompactionRunner {
         let done = compactor.finished_revision().map_err(io::Error::other)?;
         let (sender, finished) = watch::channel(done);
         let work = Work { compactor: Arc::new(compactor), pending: true, stopping: false };
-        let shared = Arc::new(Shared { work: Mutex::new(work), woken: Condvar::new() });
+        let shared = Arc::new(Shared {
+            work: Mutex::new(work),
+            woken: Condvar::new(),
+            #[cfg(feature = "sim")]
+            task_woken: tokio::sync::Notify::new(),
+        });
         let running = shared.clone();
-        let thread =
-            std::thread::Builder::new().name("compaction".into()).spawn(move || run(&running, &sender))?;
-        Ok(CompactionRunner { shared, finished, thread: Mutex::new(Some(thread)) })
+        let thread = spawn(running, sender)?;
+        Ok(CompactionRunner { shared, finished, thread: Mutex::new(thread) })
     }
 
     pub(crate) fn wake(&self) {
         self.shared.work.lock().pending = true;
-        self.shared.woken.notify_one();
+        self.shared.wake();
     }
 
     pub(crate) fn replace(&self, compactor: Compactor) {
         let mut work = self.shared.work.lock();
         work.compactor = Arc::new(compactor);
         work.pending = true;
-        self.shared.woken.notify_one();
+        self.shared.wake();
     }
 
     /// Resolves when everything below `revision` that can go is gone from this member; `false` when
@@ -63,10 +78,48 @@ impl CompactionRunner {
 
     pub(crate) fn stop(&self) {
         self.shared.work.lock().stopping = true;
-        self.shared.woken.notify_one();
+        self.shared.wake();
         if let Some(thread) = self.thread.lock().take() {
             // A panic in it was logged where it happened.
             let _ = thread.join();
+        }
+    }
+}
+
+/// The thread, if it is one.
+fn spawn(
+    shared: Arc<Shared>,
+    finished: watch::Sender<Revision>,
+) -> io::Result<Option<std::thread::JoinHandle<()>>> {
+    #[cfg(feature = "sim")]
+    if crate::threads::are_tasks() {
+        tokio::spawn(run_as_task(shared, finished));
+        return Ok(None);
+    }
+    std::thread::Builder::new().name("compaction".into()).spawn(move || run(&shared, &finished)).map(Some)
+}
+
+#[cfg(feature = "sim")]
+async fn run_as_task(shared: Arc<Shared>, finished: watch::Sender<Revision>) {
+    loop {
+        let compactor = {
+            let mut work = shared.work.lock();
+            if work.stopping {
+                return;
+            }
+            std::mem::take(&mut work.pending).then(|| work.compactor.clone())
+        };
+        let Some(compactor) = compactor else {
+            shared.task_woken.notified().await;
+            continue;
+        };
+        match step(&shared, &compactor, &finished) {
+            Next::Go => tokio::task::yield_now().await,
+            Next::Pause => {
+                shared.work.lock().pending = true;
+                tokio::time::sleep(PAUSE).await;
+            }
+            Next::End => return,
         }
     }
 }
@@ -84,27 +137,46 @@ fn run(shared: &Shared, finished: &watch::Sender<Revision>) {
             work.pending = false;
             work.compactor.clone()
         };
-        match compactor.step(limits::COMPACTION_STEP_EVENTS) {
-            Ok(Progress::More) => {
+        match step(shared, &compactor, finished) {
+            Next::Go => {}
+            Next::Pause => {
                 let mut work = shared.work.lock();
                 work.pending = true;
                 if !work.stopping {
                     shared.woken.wait_for(&mut work, PAUSE);
                 }
             }
-            Ok(Progress::Finished(revision)) => {
-                finished.send_replace(revision);
-            }
-            Ok(Progress::Idle) => match compactor.finished_revision() {
-                Ok(revision) => drop(finished.send_replace(revision)),
-                Err(error) if is_current(shared, &compactor) => return give_up(&error),
-                Err(_) => {}
-            },
-            Err(error) if is_current(shared, &compactor) => return give_up(&error),
-            // Of a database that a snapshot has replaced: its successor is waiting.
-            Err(_) => {}
+            Next::End => return,
         }
     }
+}
+
+enum Next {
+    Go,
+    /// There is more to do, after a pause.
+    Pause,
+    End,
+}
+
+fn step(shared: &Shared, compactor: &Arc<Compactor>, finished: &watch::Sender<Revision>) -> Next {
+    let failed = |error: &StateError| {
+        if is_current(shared, compactor) {
+            give_up(error);
+            return Next::End;
+        }
+        // Of a database that a snapshot has replaced: its successor is waiting.
+        Next::Go
+    };
+    match compactor.step(limits::COMPACTION_STEP_EVENTS) {
+        Ok(Progress::More) => return Next::Pause,
+        Ok(Progress::Finished(revision)) => drop(finished.send_replace(revision)),
+        Ok(Progress::Idle) => match compactor.finished_revision() {
+            Ok(revision) => drop(finished.send_replace(revision)),
+            Err(error) => return failed(&error),
+        },
+        Err(error) => return failed(&error),
+    }
+    Next::Go
 }
 
 fn is_current(shared: &Shared, compactor: &Arc<Compactor>) -> bool {

@@ -21,6 +21,8 @@ pub struct Identity {
     pub member: MemberId,
     /// Made at random with the directory: tells a wiped disk from the one its peers knew.
     pub incarnation: u64,
+    /// It joined a running cluster, and so never begins one, even before it was first reached.
+    pub joined: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +56,24 @@ pub fn bootstrap_member_id(peer_urls: &[String], token: &str) -> MemberId {
     }
     hash.update(token.as_bytes());
     MemberId(first_eight(hash))
+}
+
+/// The id of a member added at run time: from its sorted peer URLs and the time. `taken` ids, present
+/// or past, are passed over, so that an id never comes back.
+pub fn added_member_id(
+    peer_urls: &[String],
+    unix_seconds: u64,
+    taken: impl Fn(MemberId) -> bool,
+) -> MemberId {
+    let mut seconds = unix_seconds;
+    loop {
+        let id = bootstrap_member_id(peer_urls, &seconds.to_string());
+        // Zero means "no member" on the wire.
+        if id.0 != 0 && !taken(id) {
+            return id;
+        }
+        seconds = seconds.wrapping_add(1);
+    }
 }
 
 /// The cluster's id: from the sorted ids of its first members.
@@ -97,6 +117,8 @@ impl Identity {
             "meerkat-format {FORMAT_VERSION}\nname {}\ncluster {:016x}\nmember {:016x}\nincarnation {:016x}\n",
             self.name, self.cluster.0, self.member.0, self.incarnation
         );
+        let joined = if self.joined { "joined yes\n" } else { "" };
+        let body = format!("{body}{joined}");
         let checksum = crc32c::crc32c(body.as_bytes());
         format!("{body}checksum {checksum:08x}\n")
     }
@@ -141,6 +163,7 @@ fn parse(path: &Path, text: &str) -> Result<Identity, IdentityError> {
         cluster: ClusterId(number("cluster")?),
         member: MemberId(number("member")?),
         incarnation: number("incarnation")?,
+        joined: field(body, "joined").is_some(),
     })
 }
 
@@ -153,7 +176,13 @@ mod tests {
     use super::*;
 
     fn identity() -> Identity {
-        Identity { name: "m 1".into(), cluster: ClusterId(7), member: MemberId(u64::MAX), incarnation: 3 }
+        Identity {
+            name: "m 1".into(),
+            cluster: ClusterId(7),
+            member: MemberId(u64::MAX),
+            incarnation: 3,
+            joined: false,
+        }
     }
 
     #[test]
@@ -162,6 +191,9 @@ mod tests {
         assert_eq!(Identity::read(dir.path()).expect("reads"), None);
         identity().create(dir.path()).expect("writes");
         assert_eq!(Identity::read(dir.path()).expect("reads"), Some(identity()));
+        let joined = Identity { joined: true, ..identity() };
+        joined.create(dir.path()).expect("writes");
+        assert_eq!(Identity::read(dir.path()).expect("reads"), Some(joined));
     }
 
     #[test]
@@ -183,6 +215,14 @@ mod tests {
             fs::write(dir.path().join("identity"), damaged).expect("writes");
             assert_ne!(Identity::read(dir.path()).ok().flatten(), Some(identity()), "byte {at}");
         }
+    }
+
+    #[test]
+    fn the_id_of_an_added_member_is_never_one_that_was_used() {
+        let urls = ["http://a:1".to_owned()];
+        let first = added_member_id(&urls, 7, |_| false);
+        assert_eq!(first, bootstrap_member_id(&urls, "7"));
+        assert_eq!(added_member_id(&urls, 7, |id| id == first), bootstrap_member_id(&urls, "8"));
     }
 
     #[test]

@@ -6,11 +6,13 @@
 use crate::state_machine::MeerkatRaft;
 use crate::type_config::{PeerNode, StoredMembership, TypeConfig};
 use openraft::Instant as _;
+use openraft::Membership;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::{RaftMetrics, RaftServerMetrics};
 use openraft::type_config::alias::WatchReceiverOf;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Clone)]
@@ -24,6 +26,8 @@ pub struct Leadership {
     /// When a leader was last heard of, in milliseconds after `began`.
     heard_ms: Arc<AtomicU64>,
     changes: Arc<AtomicU64>,
+    /// This member follows without a vote, and is to stay so.
+    learner: Arc<AtomicBool>,
 }
 
 /// One member of the cluster, from the replicated membership.
@@ -32,7 +36,24 @@ pub struct Peer {
     pub id: u64,
     pub name: String,
     pub peer_urls: Vec<String>,
+    /// One that waits for its vote is none: it was added as a voter.
     pub learner: bool,
+}
+
+/// Every member, in ascending order of id.
+pub(crate) fn peers_of(membership: &Membership<u64, PeerNode>) -> Vec<Peer> {
+    let learners: Vec<u64> = membership.learner_ids().collect();
+    let mut peers: Vec<Peer> = membership
+        .nodes()
+        .map(|(id, node)| Peer {
+            id: *id,
+            name: node.name.clone(),
+            peer_urls: node.peer_urls.clone(),
+            learner: learners.contains(id) && !node.becomes_voter,
+        })
+        .collect();
+    peers.sort_by_key(|peer| peer.id);
+    peers
 }
 
 impl Leadership {
@@ -45,15 +66,18 @@ impl Leadership {
             began: Instant::now(),
             heard_ms: Arc::default(),
             changes: Arc::default(),
+            learner: Arc::default(),
         };
-        tokio::spawn(leadership.clone().count_changes());
+        tokio::spawn(leadership.clone().follow());
         leadership
     }
 
     /// Runs until Raft stops.
-    async fn count_changes(mut self) {
+    async fn follow(mut self) {
         let mut known = None;
         loop {
+            let learner = self.peers().iter().any(|peer| peer.id == self.me && peer.learner);
+            self.learner.store(learner, Ordering::Relaxed);
             let leader = self.leader();
             if leader.is_some() && leader != known {
                 known = leader;
@@ -63,6 +87,16 @@ impl Leadership {
                 return;
             }
         }
+    }
+
+    /// Whether this member follows without a vote, as far as it knows.
+    pub fn is_learner(&self) -> bool {
+        self.learner.load(Ordering::Relaxed)
+    }
+
+    /// Whether Raft has stopped.
+    pub(crate) fn is_over(&self) -> bool {
+        self.all.borrow_watched().running_state.is_err()
     }
 
     /// How often this member learnt of another leader than before, since start.
@@ -159,22 +193,19 @@ impl Leadership {
         self.membership().membership().get_node(&id).cloned()
     }
 
-    /// Every member, in ascending order of id.
-    pub fn peers(&self) -> Vec<Peer> {
-        let stored = self.membership();
-        let membership = stored.membership();
-        let learners: Vec<u64> = membership.learner_ids().collect();
-        let mut peers: Vec<Peer> = membership
-            .nodes()
-            .map(|(id, node)| Peer {
-                id: *id,
-                name: node.name.clone(),
-                peer_urls: node.peer_urls.clone(),
-                learner: learners.contains(id),
-            })
-            .collect();
-        peers.sort_by_key(|peer| peer.id);
-        peers
+    /// Every member of the newest membership, agreed on or not, in ascending order of id.
+    pub(crate) fn peers(&self) -> Vec<Peer> {
+        peers_of(self.membership().membership())
+    }
+
+    /// Where every member of the newest membership is.
+    pub(crate) fn nodes(&self) -> HashMap<u64, PeerNode> {
+        self.membership().membership().nodes().map(|(id, node)| (*id, node.clone())).collect()
+    }
+
+    /// Whether a member of the newest membership has a vote.
+    pub(crate) fn is_voter(&self, id: u64) -> bool {
+        self.membership().membership().voter_ids().any(|voter| voter == id)
     }
 
     fn membership(&self) -> Arc<StoredMembership> {

@@ -1,26 +1,30 @@
 //! One member's Raft: assembled in dependency order, taken apart in the reverse.
 
+use crate::bootstrap::{
+    bootstrap_members, initialize, is_initialized, raft_config, same_cluster, take_directory,
+};
 use crate::compaction::CompactionRunner;
-use crate::identity::{self, Identity, IdentityError};
-use crate::leadership::Leadership;
+use crate::identity::{Identity, IdentityError};
+use crate::joining::Place;
+use crate::leadership::{Leadership, Peer, peers_of};
 use crate::lease_desk::{LeaderLeases, LeaseDesk};
 use crate::log_keeper::{self, LogPolicy};
-use crate::log_store::{LogOptions, LogStats, LogStore};
+use crate::log_store::disk::LogDisk;
+use crate::log_store::{LogStats, LogStore};
+use crate::membership::{ChangeError, MemberChanges, Rules};
 use crate::network::client::PeerNetworkFactory;
-use crate::network::link::{Gate, KnownIncarnations, Links};
+use crate::network::link::{Dialer, Gate, KnownMembers, Links};
 use crate::network::service::PeerService;
 use crate::propose::Proposer;
 use crate::read_index::ReadIndexer;
 use crate::snapshot::state_dir::StateDir;
 use crate::state_machine::{Applied, ApplyParts, ApplyThread, EventSink, MeerkatRaft, Shared, StateMachine};
-use crate::type_config::PeerNode;
 use crate::waiters::Waiters;
 use meerkat_engine::DbOptions;
 use meerkat_proto::pb::peer::peer_server::PeerServer;
 use meerkat_state::StateReader;
 use meerkat_types::{ClusterId, MemberId};
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -37,6 +41,10 @@ pub struct NodeOptions {
     pub member_dir: PathBuf,
     /// Where the log is kept, if not in `member_dir`.
     pub wal_dir: Option<PathBuf>,
+    /// Where a member with an empty directory belongs, if it joins a running cluster.
+    pub place: Option<Place>,
+    /// What changes of the membership are allowed.
+    pub rules: Rules,
     /// Name and peer URLs of every first member; used by a directory that is still empty.
     pub initial_cluster: BTreeMap<String, Vec<String>>,
     pub cluster_token: String,
@@ -50,6 +58,16 @@ pub struct NodeOptions {
     pub log_cache_bytes: usize,
     pub no_fsync: bool,
     pub db: DbOptions,
+    pub ground: Ground,
+}
+
+/// What a member stands on: by default a directory and TCP.
+#[derive(Clone, Default)]
+pub struct Ground {
+    /// Where the log is kept, instead of a directory.
+    pub log_disk: Option<Arc<dyn LogDisk>>,
+    /// How peers are reached, instead of by TCP.
+    pub dialer: Option<Dialer>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +82,10 @@ pub enum StartError {
     NoLog { dir: PathBuf, member: MemberId },
     #[error("the state in {dir} cannot be opened: {source}")]
     State { dir: PathBuf, source: io::Error },
+    #[error(
+        "member {member} was removed from the cluster and cannot come back; to use this machine again, add a new member and start it with an empty data directory"
+    )]
+    Removed { member: MemberId },
     #[error("{name:?} is not in --initial-cluster")]
     NotInCluster { name: String },
     #[error("raft cannot start: {0}")]
@@ -78,6 +100,8 @@ pub struct RaftNode {
     proposer: Proposer,
     reads: ReadIndexer,
     leases: LeaderLeases,
+    links: Arc<Links>,
+    changes: MemberChanges,
     applied: Applied,
     reader: StateReader,
     shared: Arc<Shared>,
@@ -85,6 +109,19 @@ pub struct RaftNode {
     gate: Gate,
     /// Joined once, by `stop`.
     apply_thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+/// Why the lead was not moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MoveError {
+    #[error("this member does not lead")]
+    NotLeader,
+    #[error("the member to lead is none, or has no vote")]
+    NoVoter,
+    #[error("the member to lead did not take the lead in time")]
+    Timeout,
+    #[error("this member is stopping")]
+    Stopped,
 }
 
 /// What `Status` and the metrics tell of Raft.
@@ -99,9 +136,13 @@ pub struct RaftStatus {
     pub failed: Option<String>,
 }
 
-struct PublishedIncarnations(StateReader);
+struct AppliedMembers(StateReader);
 
-impl KnownIncarnations for PublishedIncarnations {
+impl KnownMembers for AppliedMembers {
+    fn is_removed(&self, member: MemberId) -> bool {
+        self.0.is_removed(member)
+    }
+
     fn incarnation_of(&self, member: MemberId) -> Option<u64> {
         self.0.members().into_iter().find(|known| known.member == member).map(|known| known.incarnation)
     }
@@ -112,16 +153,10 @@ impl RaftNode {
     /// cluster. Returns before a leader is known.
     pub async fn start(options: NodeOptions, events: Box<dyn EventSink>) -> Result<RaftNode, StartError> {
         let members = bootstrap_members(&options);
-        let (identity, fresh) = take_identity(&options, &members)?;
-        tracing::info!(member = %identity.member, cluster = %identity.cluster, fresh, "starting member");
-        let log = open_log(&options, &identity, fresh)?;
-        if fresh {
-            // After the log: from here on, a directory with an identity and without a log is damaged.
-            identity.create(&options.member_dir)?;
-        }
+        let (identity, log) = take_directory(&options, &members)?;
         let reader = StateReader::new();
         let waiters = Arc::new(Waiters::default());
-        let (jobs, job_queue) = std::sync::mpsc::channel();
+        let (jobs, job_queue) = tokio::sync::mpsc::unbounded_channel();
         let state_error = |source| StartError::State { dir: options.member_dir.join("state"), source };
         let state_dir = StateDir::open(&options.member_dir).map_err(state_error)?;
         let parts = ApplyParts {
@@ -132,8 +167,11 @@ impl RaftNode {
         };
         let (shared, applied, apply_thread) =
             ApplyThread::start(state_dir, reader.clone(), parts, job_queue).map_err(state_error)?;
-        let incarnations: Arc<dyn KnownIncarnations> = Arc::new(PublishedIncarnations(reader.clone()));
-        let links = Links::new(identity.clone(), incarnations.clone());
+        if reader.is_removed(identity.member) {
+            return Err(StartError::Removed { member: identity.member });
+        }
+        let known: Arc<dyn KnownMembers> = Arc::new(AppliedMembers(reader.clone()));
+        let links = Links::new(identity.clone(), known.clone(), options.ground.dialer.clone());
         let raft = MeerkatRaft::new(
             identity.member.0,
             raft_config(&options)?,
@@ -145,17 +183,27 @@ impl RaftNode {
         .map_err(|error| StartError::Raft(error.to_string()))?;
         shared.started.store(true, Ordering::SeqCst);
         let leadership = Leadership::new(&raft, identity.member.0, options.election_timeout);
-        if !is_initialized(&raft).await? {
+        // One that joined waits until the leader reaches it.
+        if !identity.joined && !is_initialized(&raft).await? {
             same_cluster(&options, &identity, &members)?;
             initialize(&raft, members).await?;
         }
         let timeout = options.request_timeout;
         let proposer = Proposer::start(raft.clone(), links.clone(), leadership.clone(), waiters, timeout);
         let leases = LeaderLeases::new(links.clone(), leadership.clone(), timeout);
-        let reads = ReadIndexer::start(raft.clone(), links, leadership.clone(), applied.clone(), timeout);
+        let reads =
+            ReadIndexer::start(raft.clone(), links.clone(), leadership.clone(), applied.clone(), timeout);
+        let changes = MemberChanges::start(
+            raft.clone(),
+            links.clone(),
+            leadership.clone(),
+            (reader.clone(), applied.clone()),
+            options.rules,
+            timeout,
+        );
         tokio::spawn(log_keeper::run(options.policy, raft.clone(), log.clone(), shared.clone()));
-        let gate = Gate::new(identity.clone(), incarnations);
-        let apply_thread = Mutex::new(Some(apply_thread));
+        let gate = Gate::new(identity.clone(), known);
+        let apply_thread = Mutex::new(apply_thread);
         Ok(RaftNode {
             identity,
             raft,
@@ -163,6 +211,8 @@ impl RaftNode {
             proposer,
             reads,
             leases,
+            links,
+            changes,
             applied,
             reader,
             shared,
@@ -185,6 +235,10 @@ impl RaftNode {
             desk,
             leadership: self.leadership.clone(),
             state_dir: self.shared.state_dir.clone(),
+            changer: self.changes.changer.clone(),
+            shared: self.shared.clone(),
+            cluster: self.identity.cluster,
+            joined: self.identity.joined,
         }
         .into_server()
     }
@@ -212,6 +266,33 @@ impl RaftNode {
     /// The leader's knowledge of leases, wherever the leader is.
     pub fn leases(&self) -> &LeaderLeases {
         &self.leases
+    }
+
+    /// Changes of the membership, wherever the leader is.
+    pub fn changes(&self) -> &MemberChanges {
+        &self.changes
+    }
+
+    /// Every member, as far as this one has applied the log, in ascending order of id.
+    pub fn members(&self) -> Vec<Peer> {
+        peers_of(self.shared.applied_state().1.membership())
+    }
+
+    /// Hands the lead to another voter and waits until it has it.
+    pub async fn move_leader(&self, to: MemberId) -> Result<(), MoveError> {
+        if self.leadership.own_term().is_none() {
+            return Err(MoveError::NotLeader);
+        }
+        if to == self.identity.member {
+            return Ok(());
+        }
+        if !self.leadership.is_voter(to.0) {
+            return Err(MoveError::NoVoter);
+        }
+        self.changes.changer.move_leader(to.0).await.map_err(|error| match error {
+            ChangeError::Stopped => MoveError::Stopped,
+            _ => MoveError::Timeout,
+        })
     }
 
     pub fn reads(&self) -> &ReadIndexer {
@@ -249,6 +330,11 @@ impl RaftNode {
         self.gate.disowned()
     }
 
+    /// Turns into a reason when the cluster has removed this member.
+    pub fn removed(&self) -> watch::Receiver<Option<String>> {
+        self.links.removed()
+    }
+
     /// Nanoseconds spent applying, and in how many batches.
     pub fn apply_time(&self) -> (u64, u64) {
         (self.shared.apply_nanos.load(Ordering::Relaxed), self.shared.apply_batches.load(Ordering::Relaxed))
@@ -257,13 +343,12 @@ impl RaftNode {
     pub fn status(&self) -> RaftStatus {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let me = self.identity.member.0;
         RaftStatus {
             leader: self.leadership.known().map(MemberId),
             term: metrics.current_term,
             committed_index: metrics.cluster_committed.map_or(0, |id| id.index),
             applied_index: self.applied.index(),
-            learner: metrics.membership_config.membership().learner_ids().any(|id| id == me),
+            learner: self.leadership.is_learner(),
             failed: metrics.running_state.as_ref().err().map(ToString::to_string),
         }
     }
@@ -289,7 +374,7 @@ impl RaftNode {
         }
         let (shared, log) = (self.shared.clone(), self.log.clone());
         let apply_thread = self.apply_thread.lock().take();
-        let stopped = tokio::task::spawn_blocking(move || {
+        let stopped = crate::threads::spawn_blocking(move || {
             shared.compaction.stop();
             if let Err(error) = shared.db().flush() {
                 tracing::warn!(%error, "the state was not flushed; the next start replays the log");
@@ -312,122 +397,3 @@ impl RaftNode {
 
 /// How long `stop` waits for the apply thread.
 const APPLY_JOIN_TIMEOUT: Duration = Duration::from_secs(1);
-
-fn bootstrap_members(options: &NodeOptions) -> BTreeMap<u64, PeerNode> {
-    let member = |(name, urls): (&String, &Vec<String>)| {
-        let id = identity::bootstrap_member_id(urls, &options.cluster_token);
-        (id.0, PeerNode { name: name.clone(), peer_urls: urls.clone() })
-    };
-    options.initial_cluster.iter().map(member).collect()
-}
-
-/// The directory's identity, or a new one for a directory that is new.
-fn take_identity(
-    options: &NodeOptions,
-    members: &BTreeMap<u64, PeerNode>,
-) -> Result<(Identity, bool), StartError> {
-    let dir = &options.member_dir;
-    let me = members.iter().find(|(_, node)| node.name == options.name).map(|(id, _)| MemberId(*id));
-    if let Some(found) = Identity::read(dir)? {
-        if found.name != options.name {
-            return Err(IdentityError::OtherMember {
-                path: dir.clone(),
-                found: found.name,
-                expected: options.name.clone(),
-            }
-            .into());
-        }
-        return Ok((found, false));
-    }
-    let member = me.ok_or_else(|| StartError::NotInCluster { name: options.name.clone() })?;
-    let identity = Identity {
-        name: options.name.clone(),
-        cluster: described_cluster(members),
-        member,
-        incarnation: rand::random(),
-    };
-    Ok((identity, true))
-}
-
-/// The cluster that the flags describe.
-fn described_cluster(members: &BTreeMap<u64, PeerNode>) -> ClusterId {
-    let ids: Vec<MemberId> = members.keys().copied().map(MemberId).collect();
-    identity::bootstrap_cluster_id(&ids)
-}
-
-/// A member that never got to join its cluster must not join another under its old identity.
-fn same_cluster(
-    options: &NodeOptions,
-    identity: &Identity,
-    members: &BTreeMap<u64, PeerNode>,
-) -> Result<(), StartError> {
-    let expected_cluster = described_cluster(members);
-    if identity.cluster == expected_cluster && members.contains_key(&identity.member.0) {
-        return Ok(());
-    }
-    Err(IdentityError::OtherCluster {
-        path: options.member_dir.clone(),
-        found: identity.member,
-        found_cluster: identity.cluster,
-        expected_cluster,
-    }
-    .into())
-}
-
-fn open_log(options: &NodeOptions, identity: &Identity, fresh: bool) -> Result<LogStore, StartError> {
-    let dir = options.wal_dir.clone().unwrap_or_else(|| options.member_dir.join("wal"));
-    match LogStore::exists(&dir) {
-        Ok(true) => {}
-        Ok(false) if fresh => {}
-        Ok(false) => return Err(StartError::NoLog { dir, member: identity.member }),
-        Err(source) => return Err(StartError::Log { dir, source }),
-    }
-    let log_options = LogOptions {
-        dir: dir.clone(),
-        cluster_id: identity.cluster.0,
-        member_id: identity.member.0,
-        segment_bytes: options.log_segment_bytes,
-        cache_bytes: options.log_cache_bytes,
-        no_fsync: options.no_fsync,
-    };
-    LogStore::open(log_options).map_err(|source| StartError::Log { dir, source })
-}
-
-/// etcd's two timings as openraft's: it elects after a silence of its maximum (the lease) plus a
-/// random time between its minimum and maximum, so half of etcd's number each gives a new leader in
-/// about one election timeout.
-fn raft_config(options: &NodeOptions) -> Result<Arc<Config>, StartError> {
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let election_timeout_max = (millis(options.election_timeout) / 2).max(2);
-    let config = Config {
-        cluster_name: "meerkat".to_owned(),
-        heartbeat_interval: millis(options.heartbeat_interval),
-        election_timeout_min: (election_timeout_max * 3 / 5).max(1),
-        election_timeout_max,
-        install_snapshot_timeout: millis(Duration::from_secs(600)),
-        max_payload_entries: 2048,
-        replication_lag_threshold: u64::MAX,
-        snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: u64::MAX,
-        enable_pre_vote: Some(options.pre_vote),
-        enable_leader_restore: Some(false),
-        quorum_loss_probe_interval: Some(election_timeout_max * 2),
-        backoff: "50ms 100ms 200ms ...500ms".to_owned(),
-        ..Config::default()
-    };
-    config.validate().map(Arc::new).map_err(|error| StartError::Raft(error.to_string()))
-}
-
-async fn is_initialized(raft: &MeerkatRaft) -> Result<bool, StartError> {
-    raft.is_initialized().await.map_err(|error| StartError::Raft(error.to_string()))
-}
-
-/// Every first member initializes with the same membership, so it does not matter who is first.
-async fn initialize(raft: &MeerkatRaft, members: BTreeMap<u64, PeerNode>) -> Result<(), StartError> {
-    use openraft::errors::{InitializeError, RaftError};
-    match raft.initialize(members).await {
-        // A peer was quicker and has already sent us its log.
-        Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
-        Err(error) => Err(StartError::Raft(error.to_string())),
-    }
-}

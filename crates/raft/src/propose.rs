@@ -286,7 +286,7 @@ impl Shared {
 }
 
 /// Only a failure to connect proves that the leader never saw the call.
-fn certainly_not_sent(status: &tonic::Status) -> bool {
+pub(crate) fn certainly_not_sent(status: &tonic::Status) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(status);
     while let Some(error) = cause {
         if let Some(io) = error.downcast_ref::<std::io::Error>()

@@ -40,6 +40,8 @@ impl fmt::Display for EncodedProposal {
 pub struct PeerNode {
     pub name: String,
     pub peer_urls: Vec<String>,
+    /// Added as a voter: it gets its vote as soon as it has caught up. Of no meaning once it has it.
+    pub becomes_voter: bool,
 }
 
 impl fmt::Display for PeerNode {

@@ -6,6 +6,7 @@
 //! this reason; an answer to a single request is one frame, as large as it is.
 
 use crate::config::Config;
+use crate::listen::Listener;
 use http::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -14,7 +15,6 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -36,8 +36,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 
 /// Accepts connections until `stopping`, then waits until those that are open have ended.
-pub(crate) async fn serve(
-    listener: TcpListener,
+pub(crate) async fn serve<L: Listener>(
+    mut listener: L,
     router: axum::Router,
     config: &Config,
     mut stopping: watch::Receiver<bool>,
@@ -52,7 +52,7 @@ pub(crate) async fn serve(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((socket, client)) => start(&builder, &open, socket, client, router.clone()),
+            Ok((socket, client)) => start::<L>(&builder, &open, socket, client, router.clone()),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -78,14 +78,14 @@ fn builder(config: &Config) -> Builder<TokioExecutor> {
     builder
 }
 
-fn start(
+fn start<L: Listener>(
     builder: &Builder<TokioExecutor>,
     open: &GracefulShutdown,
-    socket: TcpStream,
+    socket: L::Io,
     client: SocketAddr,
     router: axum::Router,
 ) {
-    if let Err(error) = socket.set_nodelay(true) {
+    if let Err(error) = L::hurry(&socket) {
         tracing::debug!(%error, %client, "answers to this client may be delayed");
     }
     let service = router.map_request(move |mut request: Request<Incoming>| {

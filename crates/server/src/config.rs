@@ -60,6 +60,7 @@ pub struct RawFlags {
     pub unsafe_no_fsync: bool,
     pub pre_vote: bool,
     pub strict_reconfig_check: bool,
+    pub max_learners: usize,
     /// Between progress marks of idle watchers.
     pub watch_progress_notify_interval: Duration,
     pub tuning: Tuning,
@@ -89,6 +90,7 @@ impl Default for RawFlags {
             unsafe_no_fsync: false,
             pre_vote: true,
             strict_reconfig_check: true,
+            max_learners: 1,
             watch_progress_notify_interval: Duration::from_secs(600),
             tuning: Tuning::default(),
         }
@@ -178,6 +180,7 @@ pub struct Config {
     pub unsafe_no_fsync: bool,
     pub pre_vote: bool,
     pub strict_reconfig_check: bool,
+    pub max_learners: usize,
     pub watch_progress_notify_interval: Duration,
     pub tuning: Tuning,
 }
@@ -271,6 +274,7 @@ impl Config {
             unsafe_no_fsync: raw.unsafe_no_fsync,
             pre_vote: raw.pre_vote,
             strict_reconfig_check: raw.strict_reconfig_check,
+            max_learners: raw.max_learners,
             // As in etcd, which takes zero for its default and raises what is too short.
             watch_progress_notify_interval: match raw.watch_progress_notify_interval {
                 Duration::ZERO => RawFlags::default().watch_progress_notify_interval,

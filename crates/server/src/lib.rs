@@ -17,7 +17,8 @@ mod version;
 mod watch_source;
 
 pub use config::Config;
-pub use node::{RunError, run};
+pub use listen::{Listener, Ports};
+pub use node::{RunError, run, run_on};
 pub use version::{CLUSTER_VERSION, SERVER_VERSION};
 
 /// Arms the fault points that tests name in the environment. Call once, before [`run`].

@@ -3,7 +3,9 @@
 use crate::config::MemberUrl;
 use std::io;
 use std::net::SocketAddr;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tonic::transport::server::Connected;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {url}: {source}; is another process using the port?")]
@@ -37,4 +39,36 @@ pub(crate) async fn bind(urls: &[MemberUrl]) -> Result<Vec<TcpListener>, ListenE
         }
     }
     Ok(listeners)
+}
+
+/// A port that clients or peers come in at. TCP, but for simulation.
+pub trait Listener: Send + 'static {
+    type Io: AsyncRead + AsyncWrite + Connected + Send + Unpin + 'static;
+
+    /// The next connection, and who is at its other end.
+    fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Io, SocketAddr)>> + Send;
+
+    /// Asks that small answers are not held back.
+    fn hurry(_io: &Self::Io) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Listener for TcpListener {
+    type Io = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        TcpListener::accept(self).await
+    }
+
+    fn hurry(io: &TcpStream) -> io::Result<()> {
+        io.set_nodelay(true)
+    }
+}
+
+/// The ports of a member, open.
+pub struct Ports<L> {
+    pub client: Vec<L>,
+    pub peer: Vec<L>,
+    pub metrics: Vec<L>,
 }

@@ -6,13 +6,13 @@ use crate::grpc;
 use crate::grpc::watch::WatchCounters;
 use crate::http::{self, HttpState};
 use crate::lease::{self, Book, Desk, Expiry, LeaseCounters, Renewals};
-use crate::listen::{self, ListenError};
+use crate::listen::{self, ListenError, Listener, Ports};
 use crate::metrics::Metrics;
 use crate::publish::publish;
 use crate::watch_source::{Published, StoreHistory, watch_leader};
 use meerkat_engine::DbOptions;
 use meerkat_raft::identity::{Identity, IdentityError};
-use meerkat_raft::{LogPolicy, NodeOptions, RaftNode, StartError};
+use meerkat_raft::{Dialer, Ground, JoinError, LogPolicy, NodeOptions, Place, RaftNode, Rules, StartError};
 use meerkat_types::Refusal;
 use meerkat_watch::{Hub, WatchConfig};
 use parking_lot::Mutex;
@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::service::Routes;
@@ -38,10 +37,12 @@ pub enum RunError {
     Start(#[from] StartError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error("cannot join the cluster: {0}")]
+    CannotJoin(#[from] JoinError),
     #[error(
-        "--initial-cluster-state=existing with an empty data directory: joining a running cluster is not supported in this version; start all members of a new cluster with --initial-cluster-state=new"
+        "{0}: it cannot come back; to use this machine again, add a new member and start it with an empty data directory"
     )]
-    CannotJoin,
+    Removed(String),
     #[error("a listener failed: {0}")]
     Serve(String),
     #[error(
@@ -64,24 +65,54 @@ pub enum RunError {
 
 /// Runs a member until `shutdown` resolves or it cannot go on.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-    let member_dir = config.data_dir.join("member");
-    if Identity::read(&member_dir)?.is_none() {
-        config.verify_bootstrap()?;
-        if config.initial_cluster_state == InitialClusterState::Existing {
-            return Err(RunError::CannotJoin);
-        }
-    }
+    let place = place(&config, None).await?;
     // Ports first: a port in use is found before the disk is touched.
-    let client_listeners = listen::bind(&config.listen_client_urls).await?;
-    let peer_listeners = listen::bind(&config.listen_peer_urls).await?;
-    let metrics_listeners = listen::bind(&config.listen_metrics_urls).await?;
+    let ports = Ports {
+        client: listen::bind(&config.listen_client_urls).await?,
+        peer: listen::bind(&config.listen_peer_urls).await?,
+        metrics: listen::bind(&config.listen_metrics_urls).await?,
+    };
+    serve_until(config, place, ports, Ground::default(), shutdown).await
+}
+
+/// As [`run`], on ports that are open and on ground that is given.
+pub async fn run_on<L: Listener>(
+    config: Config,
+    ports: Ports<L>,
+    ground: Ground,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let place = place(&config, ground.dialer.as_ref()).await?;
+    serve_until(config, place, ports, ground, shutdown).await
+}
+
+/// Where a member without data belongs, if it comes to a cluster that runs already.
+async fn place(config: &Config, dialer: Option<&Dialer>) -> Result<Option<Place>, RunError> {
+    if Identity::read(&config.data_dir.join("member"))?.is_some() {
+        return Ok(None);
+    }
+    config.verify_bootstrap()?;
+    match config.initial_cluster_state {
+        InitialClusterState::New => Ok(None),
+        InitialClusterState::Existing => Ok(Some(find_place(config, dialer).await?)),
+    }
+}
+
+async fn serve_until<L: Listener>(
+    config: Config,
+    place: Option<Place>,
+    ports: Ports<L>,
+    ground: Ground,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let member_dir = config.data_dir.join("member");
     let hub = Hub::new(watch_config(&config));
     let note_interval = Duration::from_millis(config.tuning.lease_checkpoint_interval_ms);
     let book = Arc::new(Mutex::new(Book::new(note_interval)));
     let lease_counters = Arc::new(LeaseCounters::default());
     let published =
         Box::new(Published { hub: hub.clone(), book: book.clone(), leases: lease_counters.clone() });
-    let raft = Arc::new(RaftNode::start(node_options(&config, member_dir), published).await?);
+    let raft = Arc::new(RaftNode::start(node_options(&config, member_dir, ground, place), published).await?);
     hub.set_history(Arc::new(StoreHistory(raft.reader().clone())));
     let desk = Desk::new(raft.clone(), book.clone(), lease_counters.clone());
     raft.leases().set_own(Arc::new(desk.clone()));
@@ -94,7 +125,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let mut servers = JoinSet::new();
     let mut peer_servers = JoinSet::new();
     let peer_routes = Routes::new(raft.peer_service(Arc::new(desk)));
-    for listener in peer_listeners {
+    for listener in ports.peer {
         peer_servers.spawn(serve(listener, peer_server(), peer_routes.clone(), stopping.clone()));
     }
     let http_state = HttpState { raft: raft.clone(), metrics: metrics.clone() };
@@ -103,10 +134,10 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         .merge(http::router(http_state.clone()))
         .fallback(grpc::unknown_service);
     let config = Arc::new(config);
-    for listener in client_listeners {
+    for listener in ports.client {
         servers.spawn(serve_clients(listener, routes.clone(), config.clone(), stopping.clone()));
     }
-    for listener in metrics_listeners {
+    for listener in ports.metrics {
         let routes = http::router(http_state.clone());
         servers.spawn(serve_clients(listener, routes, config.clone(), stopping.clone()));
     }
@@ -140,6 +171,7 @@ async fn live(
 ) -> Result<(), RunError> {
     let mut log_failed = raft.log_failed();
     let mut disowned = raft.disowned();
+    let mut removed = raft.removed();
     let urls = config.advertise_client_urls.iter().map(MemberUrl::to_string).collect();
     let mut publishing = tokio::spawn(publish(raft.clone(), urls));
     let mut published = false;
@@ -155,8 +187,14 @@ async fn live(
         reason = disowned.wait_for(Option::is_some) => {
             Err(RunError::Disowned(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
         }
+        reason = removed.wait_for(Option::is_some) => {
+            Err(RunError::Removed(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
+        }
         ended = server_ended(servers) => Err(ended),
-        refusal = until_refused(&mut publishing, &mut published) => Err(RunError::Refused(refusal)),
+        refusal = until_refused(&mut publishing, &mut published) => Err(match refusal {
+            Refusal::MemberRemoved { .. } => RunError::Removed(refusal.to_string()),
+            refusal => RunError::Refused(refusal),
+        }),
     };
     if !published {
         publishing.abort();
@@ -207,8 +245,8 @@ async fn drain(servers: &mut JoinSet<Result<(), RunError>>) {
     }
 }
 
-async fn serve_clients(
-    listener: TcpListener,
+async fn serve_clients<L: Listener>(
+    listener: L,
     routes: axum::Router,
     config: Arc<Config>,
     stopping: watch::Receiver<bool>,
@@ -217,13 +255,17 @@ async fn serve_clients(
     Ok(())
 }
 
-async fn serve(
-    listener: TcpListener,
+async fn serve<L: Listener>(
+    listener: L,
     mut server: tonic::transport::Server,
     routes: Routes,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), RunError> {
-    let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = futures::stream::unfold(listener, |mut listener| async move {
+        let accepted = listener.accept().await.map(|(io, _)| io).inspect(|io| drop(L::hurry(io)));
+        Some((accepted, listener))
+    });
+    let incoming = std::pin::pin!(incoming);
     let stopped = async move {
         let _ = stopping.wait_for(|stop| *stop).await;
     };
@@ -252,7 +294,20 @@ fn request_timeout(config: &Config) -> Duration {
     Duration::from_secs(5) + 2 * election_timeout(config)
 }
 
-fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions {
+/// Where a member with an empty directory belongs in the cluster that it was added to.
+async fn find_place(config: &Config, dialer: Option<&Dialer>) -> Result<Place, JoinError> {
+    let own: Vec<String> = config.peer_urls_of(&config.name).map(MemberUrl::to_string).collect();
+    let others = config.initial_cluster.iter().map(|(_, url)| url.to_string());
+    let others: Vec<String> = others.filter(|url| !own.contains(url)).collect();
+    meerkat_raft::find_place(&own, &others, dialer).await
+}
+
+fn node_options(
+    config: &Config,
+    member_dir: std::path::PathBuf,
+    ground: Ground,
+    place: Option<Place>,
+) -> NodeOptions {
     let election_timeout = election_timeout(config);
     let mut initial_cluster: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, url) in &config.initial_cluster {
@@ -263,6 +318,8 @@ fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions 
         name: config.name.clone(),
         member_dir,
         wal_dir: config.wal_dir.clone(),
+        place,
+        rules: Rules { strict: config.strict_reconfig_check, learners_max: config.max_learners },
         initial_cluster,
         cluster_token: config.initial_cluster_token.clone(),
         heartbeat_interval: Duration::from_millis(config.heartbeat_interval_ms),
@@ -283,6 +340,7 @@ fn node_options(config: &Config, member_dir: std::path::PathBuf) -> NodeOptions 
             write_buffer_bytes: bytes(tuning.write_buffer_bytes),
             ..DbOptions::default()
         },
+        ground,
     }
 }
 
@@ -301,6 +359,7 @@ fn watch_config(config: &Config) -> WatchConfig {
         memory_bytes: bytes(config.tuning.watch_memory_bytes),
         keys_bytes: bytes(config.tuning.watch_memory_bytes),
         outbox_items: bytes(config.tuning.watch_queue_items),
+        reads_inline: meerkat_raft::threads::are_tasks(),
         ..WatchConfig::default()
     }
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use meerkat_types::{EventBatch, Lease, LeaseId, LogPosition, Outcome, Proposal};
+use std::collections::BTreeSet;
 
 /// One committed entry of the replicated log.
 #[derive(Clone, Debug)]
@@ -14,8 +15,11 @@ pub struct LogEntry {
 pub enum Payload {
     /// A new leader's first word: nothing to do but to note the position.
     Blank,
-    /// Who votes, in a form that only the consensus layer reads.
-    Membership(Bytes),
+    /// Who is in the cluster: all ids, and who votes, in a form that only the consensus layer reads.
+    Membership {
+        members: BTreeSet<u64>,
+        bytes: Bytes,
+    },
     Command(Proposal),
 }
 

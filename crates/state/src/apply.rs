@@ -13,6 +13,7 @@ use meerkat_types::{
     Command, Compact, DeleteRange, GrantLease, Lease, LeaseGranted, LeaseId, LeaseNote, LogPosition,
     MemberAttributes, Outcome, Proposal, Put, Refusal, Revision, Txn,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a command did, before it is noted in the registers.
@@ -40,10 +41,11 @@ impl Machine {
     pub(crate) fn apply_one(&mut self, entry: &LogEntry) -> Result<Applied, StateError> {
         let (summary, digest, applied) = match &entry.payload {
             Payload::Blank => (Summary::BLANK, 0, Applied::default()),
-            Payload::Membership(bytes) => {
+            Payload::Membership { members, bytes } => {
                 let membership = (entry.position, bytes.clone());
                 schema::put_membership(&mut self.store.batch, &membership);
                 self.membership = Some(membership);
+                self.change_roster(members);
                 (Summary::membership(bytes), 0, Applied::default())
             }
             Payload::Command(proposal) => {
@@ -180,7 +182,20 @@ impl Machine {
         Effect::unwritten(Outcome::LeasesNoted(noted))
     }
 
+    /// Whoever was in the cluster and is not any more is removed for ever; what it published goes.
+    fn change_roster(&mut self, members: &BTreeSet<u64>) {
+        for gone in self.roster.difference(members) {
+            schema::put_removed(&mut self.store.batch, *gone);
+            Arc::make_mut(&mut self.removed).insert(*gone);
+            Arc::make_mut(&mut self.members).remove(gone);
+        }
+        self.roster.clone_from(members);
+    }
+
     fn publish_member(&mut self, member: &MemberAttributes) -> Effect {
+        if self.removed.contains(&member.member.0) {
+            return Effect::refused(Refusal::MemberRemoved { member: member.member });
+        }
         let known = self.members.get(&member.member.0);
         if known.is_some_and(|known| known.incarnation != member.incarnation) {
             return Effect::refused(Refusal::OtherIncarnation { member: member.member });

@@ -89,6 +89,7 @@ fn refused(refusal: &Refusal) -> [u64; 3] {
         Refusal::OtherIncarnation { member } => [4, member.0, 0],
         Refusal::LeaseExists => [5, 0, 0],
         Refusal::OtherTerm => [6, 0, 0],
+        Refusal::MemberRemoved { member } => [7, member.0, 0],
     }
 }
 

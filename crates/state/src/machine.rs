@@ -18,6 +18,7 @@ use crate::schema::{self, Members, Membership, Registers};
 use bytes::Bytes;
 use meerkat_engine::{Column, Db, fault};
 use meerkat_types::{LogPosition, Revision};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A batch that has grown to this is written even if more entries wait, so that the memory of one
@@ -32,6 +33,9 @@ pub struct Machine {
     pub(crate) digest: u128,
     pub(crate) membership: Option<Membership>,
     pub(crate) members: Arc<Members>,
+    pub(crate) removed: Arc<BTreeSet<u64>>,
+    /// Everybody in the newest membership.
+    pub(crate) roster: BTreeSet<u64>,
     pub(crate) publish_events: bool,
     reader: StateReader,
     /// The position that the database has.
@@ -52,12 +56,20 @@ impl Machine {
             digest: registers.digest,
             membership: schema::load_membership(&view)?,
             members: Arc::new(schema::load_members(&view)?),
+            removed: Arc::new(schema::load_removed(&view)?),
+            roster: BTreeSet::new(),
             publish_events: true,
             reader: reader.clone(),
             written: registers.applied,
         };
         machine.publish();
         Ok(machine)
+    }
+
+    /// Who is in the stored membership, which only the consensus layer can read. Must be told before
+    /// the first entry is applied, or the next change would not know whom it removes.
+    pub fn set_roster(&mut self, members: BTreeSet<u64>) {
+        self.roster = members;
     }
 
     /// Without them apply copies no previous values.
@@ -117,6 +129,7 @@ impl Machine {
                 bytes: self.digest.to_be_bytes(),
             },
             members: Arc::clone(&self.members),
+            removed: Arc::clone(&self.removed),
             membership: self.membership.clone(),
         });
     }

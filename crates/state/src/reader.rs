@@ -18,9 +18,10 @@ use crate::txn;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use meerkat_types::{
-    Key, KeyRange, KvPage, Lease, LeaseId, LogPosition, MemberAttributes, RangeAnswer, RangeQuery, Revision,
-    Txn, TxnDone,
+    Key, KeyRange, KvPage, Lease, LeaseId, LogPosition, MemberAttributes, MemberId, RangeAnswer, RangeQuery,
+    Revision, Txn, TxnDone,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Clones show the same state.
@@ -33,6 +34,7 @@ pub(crate) struct ReadPoint {
     pub committed: Arc<Committed>,
     pub digest: Digest,
     pub members: Arc<Members>,
+    pub removed: Arc<BTreeSet<u64>>,
     pub membership: Option<Membership>,
 }
 
@@ -91,6 +93,11 @@ impl StateReader {
 
     pub fn members(&self) -> Vec<MemberAttributes> {
         self.point.load().as_ref().map_or_else(Vec::new, |point| point.members.values().cloned().collect())
+    }
+
+    /// Whether this member was in the cluster once and is not any more.
+    pub fn is_removed(&self, member: MemberId) -> bool {
+        self.point.load().as_ref().is_some_and(|point| point.removed.contains(&member.0))
     }
 
     pub fn membership_bytes(&self) -> Option<Bytes> {

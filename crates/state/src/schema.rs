@@ -6,6 +6,7 @@
 //! | `registers` | applied position, revisions, time, digest | yes |
 //! | `membership` | position and bytes of the newest membership entry | yes |
 //! | `member/` id | what a member published about itself | yes |
+//! | `removed/` id | that a member was in the cluster once and never may be again | yes |
 //! | `compaction` | how far this member has removed what is compacted | no |
 //! | `local/` name | whatever the layer above keeps here | no |
 //!
@@ -20,7 +21,7 @@ use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db, DbOptions, View};
 use meerkat_types::{LogPosition, MemberAttributes, MemberId, Revision};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Raised when an older release could misread a row of any column. 2: rows of `head` have times. 3:
@@ -35,6 +36,8 @@ pub(crate) const REGISTERS: &[u8] = b"registers";
 const MEMBERSHIP: &[u8] = b"membership";
 const MEMBER: &[u8] = b"member/";
 const MEMBER_END: &[u8] = b"member0";
+const REMOVED: &[u8] = b"removed/";
+const REMOVED_END: &[u8] = b"removed0";
 const COMPACTION: &[u8] = b"compaction";
 const LOCAL: &[u8] = b"local/";
 
@@ -183,6 +186,25 @@ pub(crate) fn load_members(view: &View) -> Result<Members, StateError> {
     }
     rows.finish()?;
     Ok(members)
+}
+
+/// Notes that a member is gone for good, with all it published.
+pub(crate) fn put_removed(batch: &mut Batch, member: u64) {
+    let id = member.to_be_bytes();
+    batch.put(Column::Meta, &[REMOVED, &id].concat(), &[]);
+    batch.delete(Column::Meta, &[MEMBER, &id].concat());
+}
+
+pub(crate) fn load_removed(view: &View) -> Result<BTreeSet<u64>, StateError> {
+    let mut removed = BTreeSet::new();
+    let mut rows = view.scan(Column::Meta, REMOVED, Some(REMOVED_END));
+    while let Some((key, _)) = rows.row() {
+        let id = key[REMOVED.len()..].try_into().map_err(|_| damaged("removed"))?;
+        removed.insert(u64::from_be_bytes(id));
+        rows.step();
+    }
+    rows.finish()?;
+    Ok(removed)
 }
 
 /// How far this member has got with removing what is compacted.

@@ -64,4 +64,6 @@ pub enum Refusal {
     /// The data directory of this member is not the one the cluster knows under its id.
     #[error("member {member} is known with another data directory")]
     OtherIncarnation { member: crate::MemberId },
+    #[error("member {member} was removed from the cluster")]
+    MemberRemoved { member: crate::MemberId },
 }

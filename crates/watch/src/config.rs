@@ -22,6 +22,8 @@ pub struct WatchConfig {
     pub keys_bytes: usize,
     /// Small revisions of one watcher share an answer up to this size.
     pub merge_bytes: usize,
+    /// Read history on the task that asks, and not on a thread of its own: simulation has one thread.
+    pub reads_inline: bool,
 }
 
 impl Default for WatchConfig {
@@ -37,6 +39,7 @@ impl Default for WatchConfig {
             ring_round: 1_000,
             merge_bytes: 32 << 10,
             keys_bytes: 128 << 20,
+            reads_inline: false,
         }
     }
 }

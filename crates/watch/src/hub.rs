@@ -157,7 +157,12 @@ impl Hub {
 
     async fn read(&self, scan: crate::history::Scan) {
         let history = self.history().clone();
-        let mut read = tokio::task::spawn_blocking(move || history.read(&scan));
+        let work = move || history.read(&scan);
+        let mut read = if self.shared.config.reads_inline {
+            tokio::spawn(async move { work() })
+        } else {
+            tokio::task::spawn_blocking(work)
+        };
         let read = loop {
             tokio::select! {
                 read = &mut read => break read,

@@ -1,4 +1,5 @@
-//! Every test suite, one after the other, in a set order, each with its time and its budget.
+//! Every test suite in a set order, each with its time and its budget: one after the other, and at
+//! the end two at a time those that mostly wait.
 //!
 //! All test programs are built first, by one cargo call with one choice of features, so that a
 //! suite's time is that of its tests and RocksDB is compiled once. A suite that outruns its budget
@@ -10,10 +11,14 @@ mod plan;
 mod run;
 mod summary;
 
+use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use crate::Failure;
 use crate::process;
+use plan::Suite;
+use run::Report;
 
 /// What `cargo xtask test` was asked for.
 struct Request {
@@ -26,6 +31,9 @@ pub fn test(root: &Path, arguments: &[String]) -> Result<(), Failure> {
     let request = parse(arguments)?;
     // The black-box suites start this program; a test build alone would not promise it is there.
     process::run("build", process::cargo(root, &["build", "--release", "--package", "meerkat"]))?;
+    // And the images hold this one, built as scripts/image builds it.
+    let chaos = ["build", "--release", "--package", "meerkat-chaos", "--bin", "meerkat-chaos"];
+    process::run("build", process::cargo(root, &chaos))?;
     let (programs, target) = discover::build_test_programs(root)?;
     let suites = plan::plan(root, &programs, request.long);
     let chosen: Vec<_> = suites.into_iter().filter(|suite| request.wants(&suite.name)).collect();
@@ -34,22 +42,56 @@ pub fn test(root: &Path, arguments: &[String]) -> Result<(), Failure> {
     }
     let logs = target.join("test-logs");
     std::fs::create_dir_all(&logs).map_err(|err| format!("cannot create {}: {err}", logs.display()))?;
-    let total = chosen.len();
+    let numbered: Vec<(usize, &Suite)> = (1..).zip(&chosen).collect();
+    let (waiting, busy): (Vec<_>, Vec<_>) = numbered.into_iter().partition(|(_, suite)| suite.waits);
+    let bench = Bench { total: chosen.len(), logs: &logs, long: request.long };
     let mut reports = Vec::new();
-    for (index, suite) in chosen.iter().enumerate() {
-        let budget = suite.budget.as_secs();
-        println!("\n==> suite {}/{total}: {} (budget {budget} s)", index + 1, suite.name);
-        let report = run::run(suite, &logs, request.long)?;
-        println!(
-            "<== {}: {} in {:.1} s of {budget} s",
-            suite.name,
-            report.verdict,
-            report.elapsed.as_secs_f64()
-        );
-        reports.push(report);
+    for (number, suite) in busy {
+        reports.push(bench.run(number, suite, false)?);
     }
+    reports.extend(bench.run_side_by_side(waiting)?);
     print!("{}", summary::text(&reports));
     if summary::all_passed(&reports) { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// Where suites are run and told of.
+struct Bench<'a> {
+    total: usize,
+    logs: &'a Path,
+    long: bool,
+}
+
+impl Bench<'_> {
+    fn run(&self, number: usize, suite: &Suite, labelled: bool) -> Result<Report, String> {
+        let (name, budget) = (&suite.name, suite.budget.as_secs());
+        println!("\n==> suite {number}/{}: {name} (budget {budget} s)", self.total);
+        let label = labelled.then(|| name.rsplit(' ').next().unwrap_or(name));
+        let report = run::run(suite, self.logs, self.long, label)?;
+        println!("<== {name}: {} in {:.1} s of {budget} s", report.verdict, report.elapsed.as_secs_f64());
+        Ok(report)
+    }
+
+    /// Two at a time.
+    fn run_side_by_side(&self, suites: Vec<(usize, &Suite)>) -> Result<Vec<Report>, String> {
+        let queue = Mutex::new(VecDeque::from(suites));
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let lane = || {
+            let mut reports = Vec::new();
+            while let Some((number, suite)) = next() {
+                reports.push(self.run(number, suite, true)?);
+            }
+            Ok::<_, String>(reports)
+        };
+        let lanes = std::thread::scope(|scope| {
+            let lanes = [scope.spawn(lane), scope.spawn(lane)];
+            lanes.map(|lane| lane.join().unwrap_or_else(|_| Err("a lane of suites panicked".to_owned())))
+        });
+        let mut reports = Vec::new();
+        for lane in lanes {
+            reports.extend(lane?);
+        }
+        Ok(reports)
+    }
 }
 
 impl Request {

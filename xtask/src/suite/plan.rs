@@ -1,7 +1,8 @@
 //! Which suites there are, in which order, and how long each may take.
 //!
 //! From the inside out: a broken vocabulary is reported before the thirty tests it breaks. Suites
-//! that start real processes come last, and run their tests one at a time.
+//! that start real processes come last, and run their tests one at a time. The very last are those
+//! that mostly wait, for elections and for leases to run out: two of these run side by side.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +18,19 @@ pub struct Suite {
     pub budget: Duration,
     /// Whether the program reports as Rust's test harness does. One that does not is one test.
     pub counts: bool,
+    /// Whether it may run beside another of its kind.
+    pub waits: bool,
 }
+
+/// Suites that leave both cores idle most of the time, and promise nothing about speed.
+const WAITS: &[&str] = &[
+    "meerkat-chaos cluster_differential",
+    "meerkat-chaos lease_differential",
+    "meerkat-chaos lease_incidents",
+    "meerkat-chaos lease_precision",
+    "meerkat-chaos membership_chaos",
+    "meerkat-chaos smoke",
+];
 
 const ORDER: &[&str] = &[
     "xtask",
@@ -43,6 +56,8 @@ const BUDGETS: &[(&str, u64)] = &[
     ("meerkat-client it", 900),
     ("meerkat-chaos client_failover", 600),
     ("meerkat-chaos client_fate", 400),
+    ("meerkat-chaos membership", 600),
+    ("meerkat-chaos smoke", 720),
 ];
 
 /// A long form does ten times the work of a short one.
@@ -54,9 +69,12 @@ pub fn plan(root: &Path, programs: &[Program], long: bool) -> Vec<Suite> {
     let mut suites: Vec<Suite> = programs.into_iter().map(suite_of).collect();
     let chaos = suites.iter().position(|suite| suite.name.starts_with("meerkat-chaos"));
     suites.insert(chaos.unwrap_or(suites.len()), documentation(root));
+    suites.push(simulation(root));
     suites.push(failover_demo(root));
     suites.push(packages(root));
     suites.push(compose(root));
+    // Stable: each half keeps its order.
+    suites.sort_by_key(|suite| suite.waits);
     if long {
         suites.iter_mut().for_each(|suite| suite.budget *= LONG_FACTOR);
     }
@@ -86,6 +104,7 @@ fn suite_of(program: &Program) -> Suite {
     let budget = BUDGETS.iter().find(|(suite, _)| *suite == name).map(|(_, seconds)| *seconds);
     Suite {
         budget: Duration::from_secs(budget.unwrap_or_else(|| budget_default(&program.kind, black_box))),
+        waits: WAITS.contains(&name.as_str()),
         name,
         program: program.executable.clone(),
         arguments: arguments.iter().map(ToString::to_string).collect(),
@@ -112,6 +131,25 @@ fn documentation(root: &Path) -> Suite {
         directory: root.to_path_buf(),
         budget: Duration::from_secs(180),
         counts: true,
+        waits: false,
+    }
+}
+
+/// A cluster from a seed, hundreds of times, and the database in memory that it stands on. Built apart, with a feature that no member that ships has.
+fn simulation(root: &Path) -> Suite {
+    let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    let packages =
+        ["--package", "meerkat-sim", "--package", "meerkat-engine", "--features", "meerkat-sim/world"];
+    let arguments = [&["test", "--release"], packages.as_slice(), &["--", "--show-output"]].concat();
+    Suite {
+        name: "simulation".to_owned(),
+        program: cargo,
+        arguments: arguments.into_iter().map(str::to_owned).collect(),
+        directory: root.to_path_buf(),
+        // Mostly for the build.
+        budget: Duration::from_secs(900),
+        counts: true,
+        waits: false,
     }
 }
 
@@ -128,6 +166,7 @@ fn packages(root: &Path) -> Suite {
         directory: root.to_path_buf(),
         budget: Duration::from_secs(420),
         counts: false,
+        waits: false,
     }
 }
 
@@ -140,6 +179,7 @@ fn failover_demo(root: &Path) -> Suite {
         directory: root.to_path_buf(),
         budget: Duration::from_secs(240),
         counts: false,
+        waits: false,
     }
 }
 
@@ -152,6 +192,7 @@ fn compose(root: &Path) -> Suite {
         directory: root.to_path_buf(),
         budget: Duration::from_secs(240),
         counts: false,
+        waits: false,
     }
 }
 
@@ -182,6 +223,7 @@ mod tests {
             "meerkat-state it",
             "documentation examples",
             "meerkat-chaos crash",
+            "simulation",
             "failover demo",
             "packages",
             "docker compose",
@@ -193,6 +235,17 @@ mod tests {
     fn black_box_tests_run_one_at_a_time() {
         let suite = suite_of(&program("meerkat-chaos", Kind::Integration("crash".to_owned())));
         assert_eq!(suite.arguments, ["--test-threads=1", "--nocapture"]);
+    }
+
+    #[test]
+    fn suites_that_wait_come_last() {
+        let it = |name: &str| Kind::Integration(name.to_owned());
+        let programs = [program("meerkat-chaos", it("smoke")), program("meerkat-chaos", it("watch_crash"))];
+        let suites = plan(Path::new("/src"), &programs, false);
+        let waiting: Vec<&str> =
+            suites.iter().filter(|suite| suite.waits).map(|suite| suite.name.as_str()).collect();
+        assert_eq!(waiting, ["meerkat-chaos smoke"]);
+        assert!(suites.last().is_some_and(|suite| suite.waits));
     }
 
     #[test]

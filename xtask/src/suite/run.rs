@@ -47,7 +47,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-pub fn run(suite: &Suite, logs: &Path, long: bool) -> Result<Report, String> {
+/// With a `label`, every line it prints is shown behind that: others print at the same time.
+pub fn run(suite: &Suite, logs: &Path, long: bool, label: Option<&str>) -> Result<Report, String> {
     let fail = |what: &str, err: std::io::Error| format!("{}: cannot {what}: {err}", suite.name);
     let log = logs.join(format!("{}.log", suite.name.replace([' ', '(', ')'], "-")));
     let log = File::create(log).map_err(|err| fail("create its log", err))?;
@@ -63,18 +64,19 @@ pub fn run(suite: &Suite, logs: &Path, long: bool) -> Result<Report, String> {
     // The command holds our ends of the pipe: while it lives, the reader sees no end.
     drop(command);
     let (send, receive) = mpsc::channel();
-    std::thread::spawn(move || copy(reader, log, send));
+    let label = label.map_or(String::new(), |label| format!("{label} | "));
+    std::thread::spawn(move || copy(reader, log, &label, send));
     let status = wait(&mut child, started + suite.budget).map_err(|err| fail("wait", err))?;
     let elapsed = started.elapsed();
     Ok(report(suite, status, elapsed, notable_lines(&receive)))
 }
 
 /// Shows and keeps every line, and sends on those that the summary repeats.
-fn copy(reader: PipeReader, mut log: File, send: mpsc::Sender<String>) {
+fn copy(reader: PipeReader, mut log: File, label: &str, send: mpsc::Sender<String>) {
     let mut lines = BufReader::new(reader).split(b'\n');
     while let Some(Ok(line)) = lines.next() {
         let line = String::from_utf8_lossy(&line).into_owned();
-        println!("{line}");
+        println!("{label}{line}");
         // The log is a convenience; a full disk is not a reason to lose the run.
         let _ = writeln!(log, "{line}");
         if (line.starts_with("test result:") || line.contains("SKIPPED")) && send.send(line).is_err() {
@@ -186,13 +188,14 @@ mod tests {
             directory: std::env::temp_dir(),
             budget: Duration::from_millis(budget_ms),
             counts: true,
+            waits: false,
         }
     }
 
     fn run_in_a_directory_of_its_own(name: &str, suite: &Suite) -> Report {
         let logs = std::env::temp_dir().join(format!("meerkat-xtask-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&logs).expect("a temporary directory");
-        let report = run(suite, &logs, false).expect("sh starts");
+        let report = run(suite, &logs, false, None).expect("sh starts");
         std::fs::remove_dir_all(&logs).expect("it was just created");
         report
     }

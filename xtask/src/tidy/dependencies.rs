@@ -33,6 +33,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("meerkat", &["meerkat-types", "meerkat-proto", "meerkat-client", "meerkat-server", "meerkat-listwatch"]),
     // Raw stubs on purpose: a client that hides repeats cannot judge a server. Never a server crate.
     ("meerkat-chaos", &["meerkat-types", "meerkat-proto", "meerkat-client"]),
+    // The whole member on simulated ground, judged by the checkers of chaos.
+    ("meerkat-sim", &["meerkat-proto", "meerkat-engine", "meerkat-raft", "meerkat-server", "meerkat-chaos"]),
     ("xtask", &[]),
 ];
 

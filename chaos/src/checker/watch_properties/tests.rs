@@ -143,6 +143,26 @@ fn a_watcher_of_what_comes_next_is_owed_from_its_creation_on() {
     assert_eq!(found_in_one(0, vec![created(7)]), []);
 }
 
+/// What became of the past is not known to a record that begins in the middle.
+#[test]
+fn a_member_behind_the_beginning_of_a_record_may_tell_what_came_before_it() {
+    let whole = history();
+    let state = whole.at(4).iter().map(|event| (event.key.clone(), event.now)).collect();
+    let mut part = WatchHistory::of_part(4, state);
+    whole.events().iter().filter(|event| 4 < event.revision()).for_each(|event| {
+        part.append(event.clone());
+    });
+    part.reach(7);
+    let judged = |start: i64| {
+        let replies =
+            vec![created(3), sent(at(4, &["a/1"])), sent(at(5, &["a/2"])), sent(at(7, &["a/2", "a/3"]))];
+        let log = WatchLog { sessions: vec![session(start, replies)], ..WatchLog::new("w", spec(start)) };
+        check(&log, &part, STRICT).into_iter().map(|finding| finding.property).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(0), []);
+    assert_ne!(judged(5), [], "below what was asked for");
+}
+
 #[test]
 fn a_watcher_of_the_future_is_owed_nothing_before_it() {
     assert_eq!(found_in_one(9, vec![created(7)]), []);

@@ -87,6 +87,17 @@ impl Cluster {
         self.request(|channel| request(AdminClient::new(channel).max_decoding_message_size(usize::MAX))).await
     }
 
+    /// Makes one request about members.
+    pub async fn members_service<T, F>(
+        &self,
+        request: impl FnOnce(ClusterClient<Channel>) -> F,
+    ) -> Result<T, String>
+    where
+        F: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        self.request(|channel| request(ClusterClient::new(channel))).await
+    }
+
     pub fn command_timeout(&self) -> Duration {
         self.command_timeout
     }

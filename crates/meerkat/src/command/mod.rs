@@ -12,6 +12,7 @@ mod get;
 mod key_range;
 mod lease;
 mod member;
+mod move_leader;
 mod put;
 mod times;
 mod txn;
@@ -95,6 +96,7 @@ enum OperatorCommand {
     Lease(lease::LeaseArgs),
     Endpoint(endpoint::EndpointArgs),
     Member(member::MemberArgs),
+    MoveLeader(move_leader::MoveLeaderArgs),
 }
 
 /// What the global flags and variables come to.
@@ -123,6 +125,7 @@ pub fn run(cli: OperatorCli, bare_separator: bool) -> Result<(), Failure> {
             OperatorCommand::Lease(args) => lease::run(&args, &cluster, style).await,
             OperatorCommand::Endpoint(args) => endpoint::run(&args, &cluster, style).await,
             OperatorCommand::Member(args) => member::run(&args, &cluster, style).await,
+            OperatorCommand::MoveLeader(args) => move_leader::run(&args, &cluster).await,
         }
     })
 }

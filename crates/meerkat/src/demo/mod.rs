@@ -3,11 +3,12 @@
 //! `failover` starts three members of this binary, a writer and three watchers, then kills, pauses
 //! and cuts off members one after another, and at the end compares what every watcher was told with
 //! what the store holds. Only the main loop in [`performance`] owns the model; all others tell it
-//! what happens.
+//! what happens. `write` and `watch` are its writer and its watcher for a cluster that is already there.
 
 mod checker;
 mod director;
 mod history;
+mod live;
 mod model;
 mod observer;
 mod performance;
@@ -43,6 +44,10 @@ pub struct DemoArgs {
 enum Which {
     /// Three members die, hang and are cut off; three watchers miss nothing
     Failover(FailoverArgs),
+    /// Keep writing to a cluster, and say what was acknowledged
+    Write(live::WriteArgs),
+    /// Watch what such writers write, and fail if an event is lost or repeated
+    Watch(live::LiveArgs),
 }
 
 #[derive(Args, Debug)]
@@ -68,10 +73,13 @@ struct FailoverArgs {
 }
 
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let Which::Failover(args) = &args.which;
     // One thread: a member ends with the thread that started it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(performance::run(args))
+    match &args.which {
+        Which::Failover(args) => runtime.block_on(performance::run(args)),
+        Which::Write(args) => runtime.block_on(live::write(args)),
+        Which::Watch(args) => runtime.block_on(live::watch(args)),
+    }
 }
 
 const SECONDS_BETWEEN_MAX: f64 = 3_600.0;

@@ -17,7 +17,7 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) {
         Answer::Put(response) => page.put(response),
         Answer::Del(response) => page.del(response),
         Answer::Txn(response) => page.txn(response),
-        Answer::Members(response) => page.members(response),
+        Answer::Members(response) | Answer::MemberChange { members: response, .. } => page.members(response),
         Answer::Statuses(list) => list.iter().for_each(|(endpoint, status)| page.status(endpoint, status)),
         Answer::Hashes(list) => {
             for (endpoint, hash) in list {

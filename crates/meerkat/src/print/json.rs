@@ -14,7 +14,7 @@ use meerkat_proto::pb::mvcc;
 use pb::response_op::Response;
 use serde::{Serialize, Serializer};
 
-use super::{Answer, EndpointHealth, KeyTime, TimedRange, time_text};
+use super::{Answer, EndpointHealth, KeyTime, MemberChange, TimedRange, time_text};
 use crate::go_duration;
 
 pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
@@ -26,6 +26,12 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
         Answer::Txn(response) => text(&Txn::from(response)),
         Answer::Members(response) if hex => members_in_hex(response),
         Answer::Members(response) => text(&Members::from(response)),
+        Answer::MemberChange { change: MemberChange::Added(member), members } => text(&Added {
+            header: header(&members.header),
+            member: Member::from(member),
+            members: members.members.iter().map(Member::from).collect(),
+        }),
+        Answer::MemberChange { members, .. } => text(&Members::from(members)),
         Answer::Statuses(list) => text(&list.iter().map(StatusRow::from).collect::<Vec<_>>()),
         Answer::Hashes(list) => text(&list.iter().map(HashRow::from).collect::<Vec<_>>()),
         Answer::Health(list) => text(&list.iter().map(Health::from).collect::<Vec<_>>()),
@@ -267,16 +273,31 @@ struct Member<'a> {
     is_learner: bool,
 }
 
-impl<'a> From<&'a pb::MemberListResponse> for Members<'a> {
-    fn from(response: &'a pb::MemberListResponse) -> Members<'a> {
-        let member = |member: &'a pb::Member| Member {
+#[derive(Serialize)]
+struct Added<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    header: Option<Header>,
+    member: Member<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<Member<'a>>,
+}
+
+impl<'a> From<&'a pb::Member> for Member<'a> {
+    fn from(member: &'a pb::Member) -> Member<'a> {
+        Member {
             id: member.id,
             name: &member.name,
             peer_urls: &member.peer_ur_ls,
             client_urls: &member.client_ur_ls,
             is_learner: member.is_learner,
-        };
-        Members { header: header(&response.header), members: response.members.iter().map(member).collect() }
+        }
+    }
+}
+
+impl<'a> From<&'a pb::MemberListResponse> for Members<'a> {
+    fn from(response: &'a pb::MemberListResponse) -> Members<'a> {
+        let members = response.members.iter().map(Member::from).collect();
+        Members { header: header(&response.header), members }
     }
 }
 

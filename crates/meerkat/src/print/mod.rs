@@ -71,6 +71,11 @@ pub enum Answer {
     Del(pb::DeleteRangeResponse),
     Txn(pb::TxnResponse),
     Members(pb::MemberListResponse),
+    /// With all members after it.
+    MemberChange {
+        change: MemberChange,
+        members: pb::MemberListResponse,
+    },
     Statuses(Vec<(String, pb::StatusResponse)>),
     Hashes(Vec<(String, pb::HashKvResponse)>),
     Health(Vec<EndpointHealth>),
@@ -78,6 +83,28 @@ pub enum Answer {
     Watch(pb::WatchResponse),
     Watchers(Vec<EndpointWatchers>),
     Lease(LeaseAnswer),
+}
+
+/// What was done to the membership, and to whom.
+pub enum MemberChange {
+    Added(pb::Member),
+    Removed(u64),
+    Updated(u64),
+    Promoted(u64),
+}
+
+impl MemberChange {
+    fn line(&self, cluster: u64) -> String {
+        match self {
+            MemberChange::Added(member) => {
+                let learner = if member.is_learner { " as learner" } else { "" };
+                format!("Member {:16x} added{learner} to cluster {cluster:16x}", member.id)
+            }
+            MemberChange::Removed(id) => format!("Member {id:16x} removed from cluster {cluster:16x}"),
+            MemberChange::Updated(id) => format!("Member {id:16x} updated in cluster {cluster:16x}"),
+            MemberChange::Promoted(id) => format!("Member {id:16x} promoted in cluster {cluster:16x}"),
+        }
+    }
 }
 
 /// A range with the times of each of its key-values, in the same order.
@@ -168,6 +195,14 @@ fn protobuf(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
         Answer::Del(response) => response.encode_to_vec(),
         Answer::Txn(response) => response.encode_to_vec(),
         Answer::Members(response) => response.encode_to_vec(),
+        Answer::MemberChange { change: MemberChange::Added(member), members } => pb::MemberAddResponse {
+            header: members.header,
+            member: Some(member.clone()),
+            members: members.members.clone(),
+        }
+        .encode_to_vec(),
+        // The other answers are a list of all members too.
+        Answer::MemberChange { members, .. } => members.encode_to_vec(),
         Answer::Watch(response) => {
             // As etcd's Go client keeps it, which forgets these two.
             pb::WatchResponse { watch_id: 0, cancel_reason: String::new(), ..response.clone() }

@@ -23,6 +23,9 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
         Answer::Members(response) => {
             response.members.iter().for_each(|member| page.row(&member_columns(member)));
         }
+        Answer::MemberChange { change, members } => {
+            page.line(&change.line(members.header.map_or(0, |header| header.cluster_id)));
+        }
         Answer::Statuses(list) => {
             list.iter().for_each(|(endpoint, status)| page.row(&status_columns(endpoint, status)));
         }

@@ -67,6 +67,7 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
         | Answer::Put(_)
         | Answer::Del(_)
         | Answer::Txn(_)
+        | Answer::MemberChange { .. }
         | Answer::Watch(_)
         | Answer::Lease(_) => {
             return None;

@@ -120,6 +120,7 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
         unsafe_no_fsync: given.switch("unsafe-no-fsync"),
         pre_vote: given.switch("pre-vote"),
         strict_reconfig_check: given.switch("strict-reconfig-check"),
+        max_learners: given.number("max-learners")?,
         watch_progress_notify_interval: go_duration::parse(given.text("watch-progress-notify-interval"))
             .map_err(|error| format!("invalid value for --watch-progress-notify-interval: {error}"))?,
         tuning: tuning(given)?,

@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 const MEMBERSHIP_VERSION: u8 = 1;
+/// As version 1, with a flag for each node: it becomes a voter. Only written where a flag is set, so
+/// that an older program reads all it can.
+const MEMBERSHIP_VERSION_WITH_FLAGS: u8 = 2;
 
 const BLANK: u8 = 0;
 const NORMAL: u8 = 1;
@@ -141,7 +144,8 @@ pub fn decode_membership(bytes: &[u8]) -> io::Result<StoredMembership> {
 }
 
 fn put_membership(out: &mut Vec<u8>, membership: &Membership<u64, PeerNode>) {
-    out.put_u8(MEMBERSHIP_VERSION);
+    let flags = membership.nodes().any(|(_, node)| node.becomes_voter);
+    out.put_u8(if flags { MEMBERSHIP_VERSION_WITH_FLAGS } else { MEMBERSHIP_VERSION });
     let configs = membership.get_joint_config();
     put_len(out, configs.len());
     for voters in configs {
@@ -158,14 +162,17 @@ fn put_membership(out: &mut Vec<u8>, membership: &Membership<u64, PeerNode>) {
         for url in &node.peer_urls {
             put_text(out, url);
         }
+        if flags {
+            out.put_u8(u8::from(node.becomes_voter));
+        }
     }
 }
 
 fn take_membership(input: &mut &[u8]) -> io::Result<Membership<u64, PeerNode>> {
     let version = take_u8(input)?;
-    if version != MEMBERSHIP_VERSION {
+    if ![MEMBERSHIP_VERSION, MEMBERSHIP_VERSION_WITH_FLAGS].contains(&version) {
         return Err(malformed(format!(
-            "a membership of version {version}; this program knows {MEMBERSHIP_VERSION}"
+            "a membership of version {version}; this program knows up to {MEMBERSHIP_VERSION_WITH_FLAGS}"
         )));
     }
     let mut configs = Vec::new();
@@ -184,7 +191,8 @@ fn take_membership(input: &mut &[u8]) -> io::Result<Membership<u64, PeerNode>> {
         for _ in 0..take_len(input)? {
             peer_urls.push(take_text(input)?);
         }
-        nodes.insert(id, PeerNode { name, peer_urls });
+        let becomes_voter = version == MEMBERSHIP_VERSION_WITH_FLAGS && take_flag(input)?;
+        nodes.insert(id, PeerNode { name, peer_urls, becomes_voter });
     }
     if configs.is_empty() && nodes.is_empty() {
         // The membership before there is one. openraft's constructor refuses to make it again.
@@ -268,6 +276,7 @@ mod tests {
         let node = |name: &str, urls: &[&str]| PeerNode {
             name: name.into(),
             peer_urls: urls.iter().map(|u| (*u).into()).collect(),
+            becomes_voter: false,
         };
         let nodes = BTreeMap::from([
             (1, node("a", &["http://127.0.0.1:1", "http://[::1]:1"])),
@@ -277,6 +286,23 @@ mod tests {
         Membership::new(vec![BTreeSet::from([1]), BTreeSet::from([1, 2])], nodes).expect("valid membership")
     }
 
+    /// With a member on its way to a vote.
+    fn flagged() -> Membership<u64, PeerNode> {
+        let plain = membership();
+        let nodes = plain
+            .nodes()
+            .map(|(id, node)| (*id, PeerNode { becomes_voter: *id == u64::MAX, ..node.clone() }));
+        let nodes: BTreeMap<u64, PeerNode> = nodes.collect();
+        Membership::new(vec![BTreeSet::from([1, 2])], nodes).expect("valid membership")
+    }
+
+    #[test]
+    fn only_a_membership_with_flags_needs_the_newer_version() {
+        let version = |membership| encode_membership(&StoredMembership::new(None, membership))[1];
+        assert_eq!(version(membership()), MEMBERSHIP_VERSION);
+        assert_eq!(version(flagged()), MEMBERSHIP_VERSION_WITH_FLAGS);
+    }
+
     #[test]
     fn every_payload_of_an_entry_reads_back() {
         let payloads = [
@@ -284,6 +310,7 @@ mod tests {
             EntryPayload::Normal(EncodedProposal(Bytes::new())),
             EntryPayload::Normal(EncodedProposal(Bytes::from_static(b"hello"))),
             EntryPayload::Membership(membership()),
+            EntryPayload::Membership(flagged()),
             EntryPayload::Membership(Membership::default()),
         ];
         for payload in payloads {
@@ -313,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_membership_cut_anywhere_or_followed_by_more_is_refused() {
-        let bytes = encode_membership(&StoredMembership::new(Some(log_id(1, 2, 3)), membership()));
+        let bytes = encode_membership(&StoredMembership::new(Some(log_id(1, 2, 3)), flagged()));
         for len in 0..bytes.len() {
             assert!(decode_membership(&bytes[..len]).is_err(), "cut at {len}");
         }

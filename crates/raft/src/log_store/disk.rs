@@ -26,6 +26,12 @@ pub trait LogDisk: Send + Sync {
 
     /// How an operator finds a file of this name.
     fn describe(&self, name: &str) -> String;
+
+    /// How long the next sync takes, on a disk whose time is simulated.
+    #[cfg(feature = "sim")]
+    fn sync_takes(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 pub trait LogFile: Send + Sync {

@@ -29,6 +29,17 @@ struct Shared {
     /// Guards the mark only. May be taken while the ledger's lock is held, never the other way.
     mark: Mutex<Mark>,
     moved: Condvar,
+    /// The same, for an apply that is a task.
+    #[cfg(feature = "sim")]
+    task_moved: tokio::sync::Notify,
+}
+
+impl Shared {
+    fn tell_moved(&self) {
+        self.moved.notify_all();
+        #[cfg(feature = "sim")]
+        self.task_moved.notify_waiters();
+    }
 }
 
 struct Mark {
@@ -56,7 +67,14 @@ impl Mark {
 impl DurableLog {
     pub(super) fn new(log: Option<LogId>) -> DurableLog {
         let mark = Mutex::new(Mark { log, installed: None, ended: None });
-        DurableLog { shared: Arc::new(Shared { mark, moved: Condvar::new() }) }
+        DurableLog {
+            shared: Arc::new(Shared {
+                mark,
+                moved: Condvar::new(),
+                #[cfg(feature = "sim")]
+                task_moved: tokio::sync::Notify::new(),
+            }),
+        }
     }
 
     /// The last log id that a crash cannot take away.
@@ -79,18 +97,33 @@ impl DurableLog {
         }
     }
 
+    /// Returns when `wait_durable` would not block.
+    #[cfg(feature = "sim")]
+    pub async fn until_durable(&self, id: &LogId) {
+        loop {
+            let moved = self.shared.task_moved.notified();
+            {
+                let mark = self.shared.mark.lock();
+                if mark.covers(id) || mark.ended.is_some() {
+                    return;
+                }
+            }
+            moved.await;
+        }
+    }
+
     /// An installed snapshot stands for the log up to `id`.
     pub fn raise(&self, id: LogId) {
         let mut mark = self.shared.mark.lock();
         mark.installed = mark.installed.max(Some(id));
         drop(mark);
-        self.shared.moved.notify_all();
+        self.shared.tell_moved();
     }
 
     /// A sync finished; the log on disk ends at `log`.
     pub(super) fn synced(&self, log: Option<LogId>) {
         self.shared.mark.lock().log = log;
-        self.shared.moved.notify_all();
+        self.shared.tell_moved();
     }
 
     /// The log was truncated to end at `last`; what was durable above it no longer counts.
@@ -101,7 +134,7 @@ impl DurableLog {
 
     pub(super) fn end(&self, failure: Failure) {
         self.shared.mark.lock().ended.get_or_insert(failure);
-        self.shared.moved.notify_all();
+        self.shared.tell_moved();
     }
 }
 

@@ -27,8 +27,20 @@ pub struct Shared {
     pub ledger: Mutex<Ledger>,
     /// Signalled when there is something to flush, or when the log is closing.
     pub work: Condvar,
+    /// The same, for a flusher that is a task.
+    #[cfg(feature = "sim")]
+    pub task_work: tokio::sync::Notify,
     pub failed: watch::Sender<Option<String>>,
     pub stats: Arc<LogStats>,
+}
+
+impl Shared {
+    /// There is something to flush, or the log is closing.
+    pub fn wake(&self) {
+        self.work.notify_one();
+        #[cfg(feature = "sim")]
+        self.task_work.notify_one();
+    }
 }
 
 pub struct Flusher {
@@ -58,6 +70,34 @@ impl Flusher {
         }
     }
 
+    /// As `run`, on a task, with the time a disk takes before each sync: a crash meets writes that
+    /// are not synced yet.
+    #[cfg(feature = "sim")]
+    pub async fn run_as_task(mut self) {
+        let shared = self.shared.clone();
+        let _guard = PanicGuard { shared: &shared };
+        loop {
+            let (work, closing) = {
+                let mut ledger = shared.ledger.lock();
+                (ledger.has_work().then(|| ledger.take_batch()), ledger.closing)
+            };
+            match work {
+                Some(mut batch) => {
+                    let written = self.write_batch(&mut batch);
+                    tokio::time::sleep(self.disk.sync_takes()).await;
+                    if self.complete(batch, written).is_err() {
+                        return;
+                    }
+                }
+                None if closing => break,
+                None => shared.task_work.notified().await,
+            }
+        }
+        if let Err(failure) = self.seal() {
+            poison(&shared, &failure, Vec::new());
+        }
+    }
+
     fn next_batch(&self) -> Option<Batch> {
         let mut ledger = self.shared.ledger.lock();
         loop {
@@ -73,7 +113,12 @@ impl Flusher {
 
     /// On an error the log is poisoned already.
     fn flush(&mut self, mut batch: Batch) -> Result<(), Failure> {
-        if let Err(failure) = self.make_durable(&mut batch) {
+        let written = self.write_batch(&mut batch);
+        self.complete(batch, written)
+    }
+
+    fn complete(&mut self, mut batch: Batch, written: Result<Created, Failure>) -> Result<(), Failure> {
+        if let Err(failure) = written.and_then(|created| self.sync_and_note(&batch, created)) {
             poison(&self.shared, &failure, batch.completions);
             return Err(failure);
         }
@@ -86,7 +131,8 @@ impl Flusher {
         })
     }
 
-    fn make_durable(&mut self, batch: &mut Batch) -> Result<(), Failure> {
+    /// Writes, but for new segments, are not durable before `sync_and_note`.
+    fn write_batch(&mut self, batch: &mut Batch) -> Result<Created, Failure> {
         let mut created = Vec::new();
         for step in std::mem::take(&mut batch.steps) {
             match step {
@@ -94,6 +140,10 @@ impl Flusher {
                 Step::Write(write) => self.write(write).map_err(while_doing("writing"))?,
             }
         }
+        Ok(created)
+    }
+
+    fn sync_and_note(&mut self, batch: &Batch, created: Created) -> Result<(), Failure> {
         if batch.needs_sync {
             self.sync_batch(batch.has_vote).map_err(while_doing("syncing"))?;
         }
@@ -174,9 +224,13 @@ impl Flusher {
             ledger.seal();
             ledger.take_batch()
         };
-        self.make_durable(&mut batch)
+        let created = self.write_batch(&mut batch)?;
+        self.sync_and_note(&batch, created)
     }
 }
+
+/// Segments made for a batch.
+type Created = Vec<(u64, Arc<dyn LogFile>)>;
 
 fn while_doing(doing: &'static str) -> impl Fn(io::Error) -> Failure {
     move |err| Failure::of_disk(doing, &err)

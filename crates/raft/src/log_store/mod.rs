@@ -119,6 +119,11 @@ impl LogStore {
         }
     }
 
+    /// As `exists`, on a disk that is given.
+    pub fn exists_on(disk: &dyn LogDisk) -> io::Result<bool> {
+        Ok(disk.list()?.iter().any(|name| segment::number_of(name).is_some()))
+    }
+
     /// As `open`, on a disk that is given.
     pub fn open_on(disk: Arc<dyn LogDisk>, options: LogOptions) -> io::Result<LogStore> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&options.segment_bytes) {
@@ -133,6 +138,8 @@ impl LogStore {
         let shared = Arc::new(Shared {
             ledger: Mutex::new(Ledger::new(recovered.tail, recovered.writer, durable.clone())),
             work: Condvar::new(),
+            #[cfg(feature = "sim")]
+            task_work: tokio::sync::Notify::new(),
             failed: watch::channel(None).0,
             stats: Arc::new(LogStats::default()),
         });
@@ -144,8 +151,8 @@ impl LogStore {
             synced: recovered.last_sequence,
             written: recovered.last_sequence,
         };
-        let handle = std::thread::Builder::new().name("log-flush".to_owned()).spawn(move || flusher.run())?;
-        let thread = Arc::new(FlushThread { shared: shared.clone(), handle: Mutex::new(Some(handle)) });
+        let handle = start(flusher)?;
+        let thread = Arc::new(FlushThread { shared: shared.clone(), handle: Mutex::new(handle) });
         Ok(LogStore { reader: LogReader { shared }, durable, thread })
     }
 
@@ -190,7 +197,7 @@ impl LogStore {
         ledger.check()?;
         let answer = change(&mut ledger)?;
         drop(ledger);
-        self.reader.shared.work.notify_one();
+        self.reader.shared.wake();
         Ok(answer)
     }
 
@@ -258,10 +265,20 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 }
 
+/// The thread, if it is one.
+fn start(flusher: Flusher) -> io::Result<Option<JoinHandle<()>>> {
+    #[cfg(feature = "sim")]
+    if crate::threads::are_tasks() {
+        tokio::spawn(flusher.run_as_task());
+        return Ok(None);
+    }
+    std::thread::Builder::new().name("log-flush".to_owned()).spawn(move || flusher.run()).map(Some)
+}
+
 impl FlushThread {
     fn close(&self) {
         self.shared.ledger.lock().closing = true;
-        self.shared.work.notify_one();
+        self.shared.wake();
         if let Some(handle) = self.handle.lock().take() {
             // A panic there has been reported as a failure already.
             let _ = handle.join();

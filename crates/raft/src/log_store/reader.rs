@@ -40,7 +40,7 @@ impl LogReader {
         if plan.spans.is_empty() {
             return Ok(plan.cached);
         }
-        tokio::task::spawn_blocking(move || read_plan(plan)).await.map_err(io::Error::other)?
+        crate::threads::spawn_blocking(move || read_plan(plan)).await.map_err(io::Error::other)?
     }
 }
 

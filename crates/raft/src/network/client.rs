@@ -84,7 +84,8 @@ impl PeerNetwork {
     }
 
     fn failed(&self, status: &Status) -> RpcError {
-        let refused = status.code() == Code::FailedPrecondition;
+        let refused = matches!(status.code(), Code::FailedPrecondition | Code::PermissionDenied);
+        self.links.heed(status);
         self.links.missed(self.target, &self.node, refused, status.message());
         Unreachable::new(status).into()
     }

@@ -11,13 +11,14 @@ use meerkat_proto::pb::peer::peer_client::PeerClient;
 use meerkat_types::MemberId;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
 const CLUSTER: &str = "meerkat-cluster";
 const FROM: &str = "meerkat-from";
@@ -33,6 +34,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// What a caller hears that was removed from the cluster. Whatever stands between members may answer
+/// with this code too, so only the note beside it counts: who was removed, and from which cluster.
+const REMOVED: Code = Code::PermissionDenied;
+const REMOVED_NOTE: &str = "meerkat-removed";
+
 /// What a connection is for; each purpose has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
@@ -45,10 +51,25 @@ pub(crate) enum Purpose {
 
 pub(crate) type Link = PeerClient<InterceptedService<Channel, Signature>>;
 
+/// A connection to a peer, however it was made.
+pub trait PeerStream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> PeerStream for S {}
+
+/// Another way than TCP to reach the peer at a URL.
+pub type Dialer = Arc<
+    dyn Fn(http::Uri) -> futures::future::BoxFuture<'static, io::Result<Box<dyn PeerStream>>> + Send + Sync,
+>;
+
 /// All connections of this member, made when first used and kept while the address stays.
 pub(crate) struct Links {
     identity: Identity,
-    incarnations: Arc<dyn KnownIncarnations>,
+    known: Arc<dyn KnownMembers>,
+    /// Where the newest membership says that members are.
+    addresses: Mutex<HashMap<u64, PeerNode>>,
+    /// Set when a peer said that this member is not one any more.
+    removed: watch::Sender<Option<String>>,
+    dialer: Option<Dialer>,
     /// Never held across an await; connecting happens lazily inside the channel.
     channels: Mutex<HashMap<(u64, Purpose), (String, Channel)>>,
     /// Peers that the last call did not reach: their silence is logged once, not at each try.
@@ -63,8 +84,50 @@ pub(crate) struct BadPeerUrl {
 }
 
 impl Links {
-    pub(crate) fn new(identity: Identity, incarnations: Arc<dyn KnownIncarnations>) -> Arc<Links> {
-        Arc::new(Links { identity, incarnations, channels: Mutex::default(), silent: Mutex::default() })
+    pub(crate) fn new(
+        identity: Identity,
+        known: Arc<dyn KnownMembers>,
+        dialer: Option<Dialer>,
+    ) -> Arc<Links> {
+        Arc::new(Links {
+            identity,
+            known,
+            addresses: Mutex::default(),
+            removed: watch::channel(None).0,
+            dialer,
+            channels: Mutex::default(),
+            silent: Mutex::default(),
+        })
+    }
+
+    /// Follows the membership: calls go to where members are now, and nothing is kept for those that
+    /// are gone.
+    pub(crate) fn set_addresses(&self, members: HashMap<u64, PeerNode>) {
+        self.channels.lock().retain(|(target, _), _| members.contains_key(target));
+        self.silent.lock().retain(|target| members.contains_key(target));
+        *self.addresses.lock() = members;
+    }
+
+    /// Turns into a reason when the cluster has removed this member.
+    pub(crate) fn removed(&self) -> watch::Receiver<Option<String>> {
+        self.removed.subscribe()
+    }
+
+    pub(crate) fn note_removed(&self, reason: &str) {
+        self.removed.send_if_modified(|known| {
+            let news = known.is_none();
+            known.get_or_insert_with(|| reason.to_owned());
+            news
+        });
+    }
+
+    /// Reads a peer's refusal for the one that concerns this whole member.
+    pub(crate) fn heed(&self, status: &Status) {
+        let note = status.metadata().get(REMOVED_NOTE).and_then(|note| note.to_str().ok());
+        if status.code() == REMOVED && note == Some(&removal(self.identity.cluster.0, self.identity.member.0))
+        {
+            self.note_removed(status.message());
+        }
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -91,17 +154,18 @@ impl Links {
     }
 
     pub(crate) fn to(&self, target: u64, node: &PeerNode, purpose: Purpose) -> Result<Link, BadPeerUrl> {
-        let url = node.peer_urls.first().cloned().unwrap_or_default();
+        let url = self.addresses.lock().get(&target).unwrap_or(node).peer_urls.first().cloned();
+        let url = url.unwrap_or_default();
         let mut channels = self.channels.lock();
         let channel = match channels.get(&(target, purpose)) {
             Some((known, channel)) if *known == url => channel.clone(),
             _ => {
-                let channel = connect(&url)?;
+                let channel = connect(&url, self.dialer.as_ref())?;
                 channels.insert((target, purpose), (url, channel.clone()));
                 channel
             }
         };
-        let known = self.incarnations.incarnation_of(MemberId(target));
+        let known = self.known.incarnation_of(MemberId(target));
         let signature = Signature::new(&self.identity, MemberId(target), known);
         Ok(PeerClient::with_interceptor(channel, signature)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -109,19 +173,29 @@ impl Links {
     }
 }
 
+/// Who was removed, and from which cluster.
+fn removal(cluster: u64, member: u64) -> String {
+    format!("{cluster:x}/{member:x}")
+}
+
 /// The name is resolved at each connect, not here: containers change their addresses.
-fn connect(url: &str) -> Result<Channel, BadPeerUrl> {
+pub(crate) fn connect(url: &str, dialer: Option<&Dialer>) -> Result<Channel, BadPeerUrl> {
     let endpoint = Endpoint::from_shared(url.to_owned())
         .map_err(|error| BadPeerUrl { url: url.to_owned(), reason: error.to_string() })?;
-    Ok(endpoint
+    let endpoint = endpoint
         .tcp_nodelay(true)
         .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .keep_alive_while_idle(true)
         .initial_stream_window_size(4 << 20)
-        .initial_connection_window_size(8 << 20)
-        .connect_lazy())
+        .initial_connection_window_size(8 << 20);
+    let Some(dialer) = dialer.cloned() else { return Ok(endpoint.connect_lazy()) };
+    let connector = tower::service_fn(move |uri| {
+        let dialed = dialer(uri);
+        async move { dialed.await.map(hyper_util::rt::TokioIo::new) }
+    });
+    Ok(endpoint.connect_with_connector_lazy(connector))
 }
 
 /// Puts on every call this member's proof of identity, and which data directory it believes to call.
@@ -159,7 +233,7 @@ impl tonic::service::Interceptor for Signature {
 #[derive(Clone)]
 pub(crate) struct Gate {
     identity: Identity,
-    incarnations: Arc<dyn KnownIncarnations>,
+    known: Arc<dyn KnownMembers>,
     /// Set when the cluster knows this member by another data directory: it must stop, since its
     /// empty or older log could elect a leader that lacks acknowledged writes.
     disowned: Arc<watch::Sender<Option<String>>>,
@@ -171,15 +245,18 @@ pub(crate) struct Gate {
 /// How often the same refusal is logged.
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Which data directory the cluster knows each member by; none before its first contact.
-pub trait KnownIncarnations: Send + Sync + 'static {
+/// What this member has applied about the others.
+pub(crate) trait KnownMembers: Send + Sync + 'static {
+    /// The data directory by which the cluster knows a member; none before its first contact.
     fn incarnation_of(&self, member: MemberId) -> Option<u64>;
+    /// It was in the cluster and is not any more. Not so one that this member has not heard of yet.
+    fn is_removed(&self, member: MemberId) -> bool;
 }
 
 impl Gate {
-    pub(crate) fn new(identity: Identity, incarnations: Arc<dyn KnownIncarnations>) -> Gate {
+    pub(crate) fn new(identity: Identity, known: Arc<dyn KnownMembers>) -> Gate {
         let (disowned, _) = watch::channel(None);
-        Gate { identity, incarnations, disowned: Arc::new(disowned), logged: Arc::default() }
+        Gate { identity, known, disowned: Arc::new(disowned), logged: Arc::default() }
     }
 
     /// Turns into a reason when the cluster disowns this data directory.
@@ -190,10 +267,20 @@ impl Gate {
     pub(crate) fn check(&self, metadata: &MetadataMap) -> Result<MemberId, Status> {
         let caller = Caller::read(metadata)
             .ok_or_else(|| Status::failed_precondition("not a peer: the call carries no member identity"))?;
-        self.admit(&caller).map_err(|reason| {
+        let refuse = |code: Code, reason: String| {
             self.log_refusal(&caller, &reason);
-            Status::failed_precondition(reason)
-        })?;
+            Status::new(code, reason)
+        };
+        if caller.cluster == self.identity.cluster.0 && self.known.is_removed(MemberId(caller.from)) {
+            let mut status =
+                refuse(REMOVED, format!("member {:x} was removed from the cluster", caller.from));
+            // Hexadecimal and a slash: always a legal value.
+            if let Ok(note) = removal(caller.cluster, caller.from).parse() {
+                status.metadata_mut().insert(REMOVED_NOTE, note);
+            }
+            return Err(status);
+        }
+        self.admit(&caller).map_err(|reason| refuse(Code::FailedPrecondition, reason))?;
         Ok(MemberId(caller.from))
     }
 
@@ -224,7 +311,7 @@ impl Gate {
         if caller.from == me.member.0 {
             return Err(format!("member {} called itself: two processes run as one member", me.member));
         }
-        match self.incarnations.incarnation_of(MemberId(caller.from)) {
+        match self.known.incarnation_of(MemberId(caller.from)) {
             Some(known) if known != caller.incarnation => {
                 return Err(format!("member {:x} is known with another data directory", caller.from));
             }
@@ -269,14 +356,24 @@ mod tests {
     use tonic::service::Interceptor;
 
     struct Pinned;
-    impl KnownIncarnations for Pinned {
+    impl KnownMembers for Pinned {
+        fn is_removed(&self, member: MemberId) -> bool {
+            member == MemberId(4)
+        }
+
         fn incarnation_of(&self, member: MemberId) -> Option<u64> {
             if member == MemberId(2) { Some(20) } else { None }
         }
     }
 
     fn identity(cluster: u64, member: u64, incarnation: u64) -> Identity {
-        Identity { name: "m".into(), cluster: ClusterId(cluster), member: MemberId(member), incarnation }
+        Identity {
+            name: "m".into(),
+            cluster: ClusterId(cluster),
+            member: MemberId(member),
+            incarnation,
+            joined: false,
+        }
     }
 
     fn check(caller: Identity, target: u64, expected: Result<u64, &str>) {
@@ -301,6 +398,26 @@ mod tests {
         check(identity(1, 2, 20), 3, Err("member ID mismatch"));
         check(identity(1, 1, 10), 1, Err("called itself"));
         check(identity(1, 2, 21), 1, Err("another data directory"));
+    }
+
+    #[test]
+    fn a_removed_member_is_told_so_and_believes_nothing_less() {
+        let gate = Gate::new(identity(1, 1, 10), Arc::new(Pinned));
+        let answer = |caller: Identity| {
+            let call = Signature::new(&caller, MemberId(1), None).call(Request::new(())).expect("signs");
+            gate.check(call.metadata()).expect_err("refused")
+        };
+        assert_eq!(answer(identity(9, 4, 40)).code(), Code::FailedPrecondition, "of another cluster");
+        let links = Links::new(identity(1, 4, 40), Arc::new(Pinned), None);
+        links.heed(&Status::failed_precondition("something else"));
+        assert_eq!(*links.removed().borrow(), None);
+        links.heed(&Status::permission_denied("by a proxy in between"));
+        assert_eq!(*links.removed().borrow(), None);
+        let other = Links::new(identity(1, 5, 40), Arc::new(Pinned), None);
+        other.heed(&answer(identity(1, 4, 40)));
+        assert_eq!(*other.removed().borrow(), None, "somebody else was removed");
+        links.heed(&answer(identity(1, 4, 40)));
+        assert!(links.removed().borrow().is_some());
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! The peer port: what other members may ask of this one.
 //!
-//! Every call passes the gate before its message is read. Statuses made here are read by peers
-//! only; clients never see them.
+//! Every call passes the gate before its message is read, but for the question that a newcomer asks
+//! before it is anybody: who is in the cluster. Statuses made here are read by peers only; clients
+//! never see them.
 
 use super::link::{Gate, MESSAGE_BYTES_MAX};
 use super::wire;
 use crate::entry;
-use crate::leadership::Leadership;
+use crate::leadership::{Leadership, peers_of};
 use crate::lease_desk::{self, LeaseDesk};
 use crate::log_store::codec;
+use crate::membership::{self, Changer};
 use crate::propose::{Fate, Proposer};
 use crate::read_index::{ReadIndexError, ReadIndexer};
 use crate::snapshot::state_dir::StateDir;
 use crate::snapshot::transfer::Receiving;
-use crate::state_machine::{MeerkatRaft, describe};
+use crate::state_machine::{MeerkatRaft, Shared, describe};
 use crate::type_config::{EncodedProposal, LogId, SnapshotMeta, Vote};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -21,6 +23,7 @@ use futures::stream::BoxStream;
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::peer_server::{Peer, PeerServer};
 use meerkat_proto::pb::peer::snapshot_chunk::Part;
+use meerkat_types::ClusterId;
 use openraft::Snapshot;
 use openraft::raft::TransferLeaderError;
 use std::io;
@@ -35,6 +38,11 @@ pub(crate) struct PeerService {
     pub(crate) desk: Arc<dyn LeaseDesk>,
     pub(crate) leadership: Leadership,
     pub(crate) state_dir: StateDir,
+    pub(crate) changer: Arc<Changer>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cluster: ClusterId,
+    /// It was not among the first members.
+    pub(crate) joined: bool,
 }
 
 /// Why a snapshot was not received.
@@ -51,6 +59,15 @@ impl PeerService {
         PeerServer::new(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    /// A member that joined votes for nobody before a leader has told it of a cluster: on a wiped disk
+    /// it would stand for what it has forgotten, and a leader would not have let it in.
+    fn has_a_vote_to_give(&self) -> Result<(), Status> {
+        if self.joined && self.leadership.nodes().is_empty() {
+            return Err(Status::unavailable("this member has joined and heard of no leader yet"));
+        }
+        Ok(())
     }
 
     async fn receive(
@@ -86,7 +103,7 @@ impl PeerService {
                 return Err(refused("expected a piece of a file".into()));
             };
             // A few milliseconds of disk per chunk: off the threads that serve everybody.
-            let taken = tokio::task::spawn_blocking(move || {
+            let taken = crate::threads::spawn_blocking(move || {
                 let result = receiving.take(chunk);
                 (receiving, result)
             });
@@ -94,7 +111,7 @@ impl PeerService {
             receiving = back;
             result?;
         }
-        let snapshot = tokio::task::spawn_blocking(move || receiving.finish());
+        let snapshot = crate::threads::spawn_blocking(move || receiving.finish());
         let snapshot = snapshot.await.map_err(|error| refused(error.to_string()))??;
         let meta = SnapshotMeta { last_log_id: last, last_membership };
         Ok((vote, Snapshot { meta, snapshot }))
@@ -147,6 +164,7 @@ impl Peer for PeerService {
 
     async fn vote(&self, request: Request<pb::VoteRequest>) -> Result<Response<pb::VoteResponse>, Status> {
         self.gate.check(request.metadata())?;
+        self.has_a_vote_to_give()?;
         let request = wire::vote_request_from_wire(request.into_inner()).map_err(malformed)?;
         let answer = self.raft.vote(request).await.map_err(stopped)?;
         Ok(Response::new(wire::vote_response_to_wire(&answer)))
@@ -157,6 +175,7 @@ impl Peer for PeerService {
         request: Request<pb::VoteRequest>,
     ) -> Result<Response<pb::VoteResponse>, Status> {
         self.gate.check(request.metadata())?;
+        self.has_a_vote_to_give()?;
         let request = wire::vote_request_from_wire(request.into_inner()).map_err(malformed)?;
         let answer = self.raft.pre_vote(request).await.map_err(stopped)?;
         Ok(Response::new(wire::vote_response_to_wire(&answer)))
@@ -203,7 +222,7 @@ impl Peer for PeerService {
             Status::aborted(error.to_string())
         })?;
         // Opens the database that arrived: off the threads that serve everybody.
-        let verified = tokio::task::spawn_blocking(move || {
+        let verified = crate::threads::spawn_blocking(move || {
             let result = describe::verify(&snapshot, announced);
             (snapshot, result)
         });
@@ -259,6 +278,35 @@ impl Peer for PeerService {
         let lease = lease_desk::lease_from_wire(lease).map_err(malformed)?;
         let answer = lease_desk::rest_to_wire(self.desk.rest(lease).await).map_err(stopped)?;
         Ok(Response::new(answer))
+    }
+
+    async fn greet(&self, request: Request<pb::GreetRequest>) -> Result<Response<pb::GreetResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        Ok(Response::new(pb::GreetResponse {}))
+    }
+
+    async fn describe(
+        &self,
+        _request: Request<pb::DescribeRequest>,
+    ) -> Result<Response<pb::DescribeResponse>, Status> {
+        let published = self.shared.reader.members();
+        let name = |id| published.iter().find(|known| known.member.0 == id).map(|known| known.name.clone());
+        let (_, stored) = self.shared.applied_state();
+        let members = peers_of(stored.membership()).into_iter().map(|peer| {
+            let name = name(peer.id).unwrap_or_default();
+            membership::description(peer, name)
+        });
+        Ok(Response::new(pb::DescribeResponse { cluster: self.cluster.0, members: members.collect() }))
+    }
+
+    async fn change_members(
+        &self,
+        request: Request<pb::ChangeMembersRequest>,
+    ) -> Result<Response<pb::ChangeMembersResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let (change, again) = membership::change_from_wire(request.into_inner()).map_err(malformed)?;
+        let result = self.changer.change(&change, again).await;
+        Ok(Response::new(membership::changed_to_wire(result).map_err(stopped)?))
     }
 
     type ReadIndexStream = BoxStream<'static, Result<pb::ReadIndexResponse, Status>>;

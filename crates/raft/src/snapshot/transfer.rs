@@ -8,6 +8,7 @@ use crate::identity::sync_dir;
 use crate::log_store::codec;
 use crate::network::service::ReceiveError;
 use crate::network::wire;
+use crate::threads;
 use crate::type_config::{TypeConfig, Vote};
 use bytes::Bytes;
 use meerkat_proto::pb::peer as pb;
@@ -40,7 +41,7 @@ pub(crate) fn chunks(
         files: files.clone(),
     };
     let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
-    tokio::task::spawn_blocking(move || {
+    crate::threads::spawn_blocking(move || {
         // Lives as long as the transfer: dropping it removes the files and the pin.
         let _snapshot = snapshot;
         if let Err(error) = send_all(&dir, header, &files, &sender) {
@@ -91,9 +92,14 @@ fn send_all(
 }
 
 fn send(sender: &mpsc::Sender<pb::SnapshotChunk>, part: Part) -> io::Result<()> {
-    sender
-        .blocking_send(pb::SnapshotChunk { part: Some(part) })
-        .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the receiver went away"))
+    let chunk = pb::SnapshotChunk { part: Some(part) };
+    // On a task nothing may block, and the states of a simulation are few chunks.
+    let sent = if threads::are_tasks() {
+        sender.try_send(chunk).is_ok()
+    } else {
+        sender.blocking_send(chunk).is_ok()
+    };
+    sent.then_some(()).ok_or_else(|| io::Error::new(io::ErrorKind::BrokenPipe, "the receiver went away"))
 }
 
 /// A state being received into a directory of its own.

@@ -24,9 +24,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
 use std::time::Instant;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 pub(crate) enum Job {
     Apply { entries: Vec<Entry>, done: oneshot::Sender<io::Result<()>> },
@@ -127,8 +126,8 @@ impl ApplyThread {
         state_dir: StateDir,
         reader: StateReader,
         mut parts: ApplyParts,
-        jobs: mpsc::Receiver<Job>,
-    ) -> io::Result<(Arc<Shared>, super::Applied, std::thread::JoinHandle<()>)> {
+        jobs: mpsc::UnboundedReceiver<Job>,
+    ) -> io::Result<(Arc<Shared>, super::Applied, Option<std::thread::JoinHandle<()>>)> {
         let (db, mut machine) = open(&state_dir.current()?, &parts.db_options, &reader)?;
         machine.set_publish_events(true);
         parts.events.jumped(reader.current_revision());
@@ -146,28 +145,53 @@ impl ApplyThread {
             applied: Mutex::new(applied_state(&machine)?),
         });
         let ApplyParts { durable, waiters, events, db_options } = parts;
-        let mut thread =
+        let thread =
             ApplyThread { machine, shared: shared.clone(), durable, waiters, mark, events, db_options };
-        let handle = std::thread::Builder::new().name("apply".into()).spawn(move || thread.run(&jobs))?;
-        Ok((shared, applied, handle))
+        Ok((shared, applied, thread.spawn(jobs)?))
     }
 
-    fn run(&mut self, jobs: &mpsc::Receiver<Job>) {
-        while let Ok(job) = jobs.recv() {
-            let (done, result) = match job {
-                Job::Apply { entries, done } => (done, self.apply(entries)),
-                Job::Install { meta, snapshot, done } => (done, self.install(&meta, &snapshot)),
-            };
-            let failed = result.is_err();
-            if let Err(error) = &result {
-                tracing::error!(%error, "the state can not be changed any more; this member stops");
+    /// The thread, if it is one.
+    fn spawn(
+        mut self,
+        mut jobs: mpsc::UnboundedReceiver<Job>,
+    ) -> io::Result<Option<std::thread::JoinHandle<()>>> {
+        #[cfg(feature = "sim")]
+        if crate::threads::are_tasks() {
+            tokio::spawn(self.run_as_task(jobs));
+            return Ok(None);
+        }
+        let run = move || while jobs.blocking_recv().is_some_and(|job| self.take(job)) {};
+        std::thread::Builder::new().name("apply".into()).spawn(run).map(Some)
+    }
+
+    #[cfg(feature = "sim")]
+    async fn run_as_task(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
+        while let Some(job) = jobs.recv().await {
+            if let Job::Apply { entries, .. } = &job
+                && let Some(last) = entries.last()
+            {
+                self.durable.until_durable(&last.log_id).await;
             }
-            // openraft stops on the error; if it is gone already there is nobody to tell.
-            let _ = done.send(result);
-            if failed {
+            tokio::time::sleep(std::time::Duration::from_millis(rand::random_range(0..3))).await;
+            if !self.take(job) {
                 return;
             }
         }
+    }
+
+    /// Does one job; `false` when there can be no other.
+    fn take(&mut self, job: Job) -> bool {
+        let (done, result) = match job {
+            Job::Apply { entries, done } => (done, self.apply(entries)),
+            Job::Install { meta, snapshot, done } => (done, self.install(&meta, &snapshot)),
+        };
+        let failed = result.is_err();
+        if let Err(error) = &result {
+            tracing::error!(%error, "the state can not be changed any more; this member stops");
+        }
+        // openraft stops on the error; if it is gone already there is nobody to tell.
+        let _ = done.send(result);
+        !failed
     }
 
     fn apply(&mut self, entries: Vec<Entry>) -> io::Result<()> {
@@ -236,7 +260,9 @@ impl ApplyThread {
 
 fn open(dir: &Path, options: &DbOptions, reader: &StateReader) -> io::Result<(Db, Machine)> {
     let db = Db::open(dir, options).map_err(io::Error::other)?;
-    let machine = Machine::open(db.clone(), reader).map_err(describe::fatal)?;
+    let mut machine = Machine::open(db.clone(), reader).map_err(describe::fatal)?;
+    let (_, stored) = applied_state(&machine)?;
+    machine.set_roster(stored.membership().nodes().map(|(id, _)| *id).collect());
     Ok((db, machine))
 }
 

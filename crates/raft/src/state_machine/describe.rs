@@ -33,9 +33,10 @@ pub(crate) fn log_entry(raft_entry: Entry) -> io::Result<(LogEntry, Option<Reque
             id = Some(proposal.id);
             Payload::Command(proposal)
         }
-        EntryPayload::Membership(membership) => {
-            Payload::Membership(codec::encode_membership(&StoredMembership::new(Some(at), membership)))
-        }
+        EntryPayload::Membership(membership) => Payload::Membership {
+            members: membership.nodes().map(|(id, _)| *id).collect(),
+            bytes: codec::encode_membership(&StoredMembership::new(Some(at), membership)),
+        },
     };
     Ok((LogEntry { position: position(&at), payload }, id))
 }

@@ -36,14 +36,14 @@ const BATCH_BYTES: usize = 4 << 20;
 
 #[derive(Clone)]
 pub(crate) struct StateMachine {
-    jobs: std::sync::mpsc::Sender<Job>,
+    jobs: tokio::sync::mpsc::UnboundedSender<Job>,
     shared: Arc<Shared>,
     log: LogStore,
 }
 
 impl StateMachine {
     pub(crate) fn new(
-        jobs: std::sync::mpsc::Sender<Job>,
+        jobs: tokio::sync::mpsc::UnboundedSender<Job>,
         shared: Arc<Shared>,
         log: LogStore,
     ) -> StateMachine {
@@ -139,5 +139,5 @@ impl RaftSnapshotBuilder<TypeConfig> for FlushedState {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+    crate::threads::spawn_blocking(work).await.map_err(io::Error::other)?
 }

@@ -1,10 +1,12 @@
-//! The Cluster service: who is in the cluster. Changing it comes with a later version.
+//! The Cluster service: who is in the cluster, and changes of that.
 
 use super::header::Headers;
 use super::status;
+use crate::config::MemberUrl;
+use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::cluster_server::Cluster;
-use meerkat_raft::RaftNode;
+use meerkat_raft::{Change, Peer, RaftNode};
 use meerkat_types::MemberId;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
@@ -19,10 +21,10 @@ impl ClusterService {
         ClusterService { raft, headers }
     }
 
-    /// In ascending order of id; a member that has not started yet has no name and no client URLs.
-    fn members(&self) -> Vec<pb::Member> {
+    /// A member that has not started yet has no name and no client URLs.
+    fn describe(&self, peers: Vec<Peer>) -> Vec<pb::Member> {
         let published = self.raft.reader().members();
-        let member = |peer: meerkat_raft::Peer| {
+        let member = |peer: Peer| {
             let attributes = published.iter().find(|known| known.member == MemberId(peer.id));
             pb::Member {
                 id: peer.id,
@@ -32,8 +34,21 @@ impl ClusterService {
                 is_learner: peer.learner,
             }
         };
-        self.raft.leadership().peers().into_iter().map(member).collect()
+        peers.into_iter().map(member).collect()
     }
+
+    async fn change(&self, change: Change) -> Result<(Option<pb::ResponseHeader>, Vec<pb::Member>), Status> {
+        let peers = self.raft.changes().make(change).await.map_err(status::member_change)?;
+        Ok((Some(self.headers.without_revision()), self.describe(peers)))
+    }
+}
+
+/// Sorted, since ids are made of them.
+fn peer_urls(given: &[String]) -> Result<Vec<String>, Status> {
+    let urls = given.iter().map(|url| MemberUrl::parse(url).map(|url| url.to_string()));
+    let mut urls = urls.collect::<Result<Vec<_>, _>>().map_err(|_| status::etcd(EtcdError::MemberBadUrls))?;
+    urls.sort_unstable();
+    if urls.is_empty() { Err(status::etcd(EtcdError::MemberBadUrls)) } else { Ok(urls) }
 }
 
 #[tonic::async_trait]
@@ -46,34 +61,63 @@ impl Cluster for ClusterService {
             self.raft.reads().ready_to_read().await.map_err(status::read_index)?;
         }
         let header = Some(self.headers.without_revision());
-        Ok(Response::new(pb::MemberListResponse { header, members: self.members() }))
+        Ok(Response::new(pb::MemberListResponse { header, members: self.describe(self.raft.members()) }))
     }
 
     async fn member_add(
         &self,
-        _request: Request<pb::MemberAddRequest>,
+        request: Request<pb::MemberAddRequest>,
     ) -> Result<Response<pb::MemberAddResponse>, Status> {
-        Err(status::not_yet("MemberAdd"))
+        let request = request.into_inner();
+        let urls = peer_urls(&request.peer_ur_ls)?;
+        let added = self.raft.changes().add(urls, request.is_learner).await;
+        let (id, peers) = added.map_err(status::member_change)?;
+        let members = self.describe(peers);
+        let member = members.iter().find(|member| member.id == id.0).cloned();
+        let header = Some(self.headers.without_revision());
+        Ok(Response::new(pb::MemberAddResponse { header, member, members }))
     }
 
     async fn member_remove(
         &self,
-        _request: Request<pb::MemberRemoveRequest>,
+        request: Request<pb::MemberRemoveRequest>,
     ) -> Result<Response<pb::MemberRemoveResponse>, Status> {
-        Err(status::not_yet("MemberRemove"))
+        let (header, members) = self.change(Change::Remove { id: request.into_inner().id }).await?;
+        Ok(Response::new(pb::MemberRemoveResponse { header, members }))
     }
 
     async fn member_update(
         &self,
-        _request: Request<pb::MemberUpdateRequest>,
+        request: Request<pb::MemberUpdateRequest>,
     ) -> Result<Response<pb::MemberUpdateResponse>, Status> {
-        Err(status::not_yet("MemberUpdate"))
+        let request = request.into_inner();
+        let peer_urls = peer_urls(&request.peer_ur_ls)?;
+        let (header, members) = self.change(Change::Update { id: request.id, peer_urls }).await?;
+        Ok(Response::new(pb::MemberUpdateResponse { header, members }))
     }
 
     async fn member_promote(
         &self,
-        _request: Request<pb::MemberPromoteRequest>,
+        request: Request<pb::MemberPromoteRequest>,
     ) -> Result<Response<pb::MemberPromoteResponse>, Status> {
-        Err(status::not_yet("MemberPromote"))
+        let (header, members) = self.change(Change::Promote { id: request.into_inner().id }).await?;
+        Ok(Response::new(pb::MemberPromoteResponse { header, members }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_urls_are_sorted_and_every_one_must_be_usable() {
+        let given = |urls: &[&str]| urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>();
+        let good = peer_urls(&given(&["http://b:2", " http://a:10"])).expect("usable");
+        assert_eq!(good, given(&["http://a:10", "http://b:2"]));
+        for bad in [&[][..], &["http://a:1", "nonsense"], &["http://a"], &["http://a:1/path"], &["ftp://a:1"]]
+        {
+            let refused = peer_urls(&given(bad)).expect_err("refused");
+            assert_eq!(refused.message(), EtcdError::MemberBadUrls.message(), "{bad:?}");
+        }
     }
 }

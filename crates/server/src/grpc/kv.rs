@@ -76,6 +76,9 @@ impl KvService {
                 tokio::task::yield_now().await;
                 Ok(())
             }
+            Consistency::Linearizable if self.raft.leadership().is_learner() => {
+                Err(status::etcd(meerkat_proto::error_text::EtcdError::NotSupportedForLearner))
+            }
             Consistency::Linearizable => self.raft.reads().ready_to_read().await.map_err(status::read_index),
         }
     }
@@ -94,7 +97,7 @@ impl KvService {
         // Never closed, so waiting cannot fail.
         let _turn = self.long_reads.acquire().await;
         let reader = self.raft.reader().clone();
-        let read = tokio::task::spawn_blocking(move || read(&reader));
+        let read = meerkat_raft::threads::spawn_blocking(move || read(&reader));
         read.await.map_err(|error| status::worker_lost(&error))?.map_err(|error| status::read(&error))
     }
 }

@@ -66,7 +66,7 @@ impl LeaseService {
         read: impl FnOnce(&StateReader) -> Result<T, meerkat_state::ReadError> + Send + 'static,
     ) -> Result<T, Status> {
         let reader = self.raft.reader().clone();
-        let read = tokio::task::spawn_blocking(move || read(&reader));
+        let read = meerkat_raft::threads::spawn_blocking(move || read(&reader));
         read.await.map_err(|error| status::worker_lost(&error))?.map_err(|error| status::read(&error))
     }
 

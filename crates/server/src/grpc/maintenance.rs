@@ -10,7 +10,7 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::maintenance_server::Maintenance;
 use meerkat_raft::RaftNode;
 use meerkat_state::HashKv;
-use meerkat_types::Revision;
+use meerkat_types::{MemberId, Revision};
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
@@ -27,7 +27,7 @@ impl MaintenanceService {
 
     async fn hash_at(&self, revision: Option<Revision>) -> Result<HashKv, Status> {
         let reader = self.raft.reader().clone();
-        let hashed = tokio::task::spawn_blocking(move || reader.hash_kv(revision));
+        let hashed = meerkat_raft::threads::spawn_blocking(move || reader.hash_kv(revision));
         hashed.await.map_err(|error| status::worker_lost(&error))?.map_err(|error| status::read(&error))
     }
 }
@@ -113,9 +113,11 @@ impl Maintenance for MaintenanceService {
 
     async fn move_leader(
         &self,
-        _request: Request<pb::MoveLeaderRequest>,
+        request: Request<pb::MoveLeaderRequest>,
     ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
-        Err(status::not_yet("MoveLeader"))
+        let to = MemberId(request.into_inner().target_id);
+        self.raft.move_leader(to).await.map_err(status::move_leader)?;
+        Ok(Response::new(pb::MoveLeaderResponse::default()))
     }
 
     async fn downgrade(

@@ -6,6 +6,7 @@ mod cluster;
 mod header;
 mod health;
 mod kv;
+mod learner;
 mod lease;
 mod maintenance;
 mod range_stream;
@@ -18,6 +19,7 @@ use crate::config::Config;
 use crate::lease::{Book, Renewals};
 use axum::response::IntoResponse;
 use header::Headers;
+use learner::LearnerDoor;
 use meerkat_proto::pb;
 use meerkat_raft::RaftNode;
 use meerkat_types::limits;
@@ -47,7 +49,7 @@ pub(crate) fn router(
     let lease = lease::LeaseService::new(raft.clone(), headers.clone(), book.clone(), renewals, config);
     let lease =
         pb::etcdserver::lease_server::LeaseServer::new(lease).max_encoding_message_size(i32::MAX as usize);
-    let watch = Arc::new(WatchService::new(raft.clone(), headers, hub.clone(), counters.clone(), config));
+    let watch = Arc::new(WatchService::new(headers, hub.clone(), counters.clone(), config));
     let mut routes = Routes::builder();
     routes
         .add_service(kv)
@@ -67,6 +69,10 @@ pub(crate) fn router(
             axum::routing::post(async move |request: http::Request<axum::body::Body>| watch.serve(request)),
         )
         .route("/etcdserverpb.Watch/{method}", axum::routing::post(unknown_method))
+        .layer(tower::layer::layer_fn({
+            let leadership = raft.leadership().clone();
+            move |inner| LearnerDoor::new(inner, leadership.clone())
+        }))
         .layer(tower::layer::layer_fn({
             let leadership = raft.leadership().clone();
             move |inner| RequireLeader::new(inner, leadership.clone())

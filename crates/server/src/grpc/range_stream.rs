@@ -46,7 +46,7 @@ pub(crate) fn chunks(
     };
     let stream = futures::stream::unfold(Some(chunks), |chunks| async move {
         let mut chunks = chunks?;
-        let read = tokio::task::spawn_blocking(move || {
+        let read = meerkat_raft::threads::spawn_blocking(move || {
             let response = chunks.next();
             (response, chunks)
         });

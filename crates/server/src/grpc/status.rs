@@ -5,7 +5,7 @@
 
 use meerkat_proto::convert::BadRequest;
 use meerkat_proto::error_text::EtcdError;
-use meerkat_raft::{DeskError, ProposeError, ReadIndexError};
+use meerkat_raft::{ChangeError, ChangeRefusal, DeskError, MoveError, ProposeError, ReadIndexError};
 use meerkat_state::ReadError;
 use meerkat_types::Refusal;
 use meerkat_watch::End;
@@ -29,6 +29,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Status {
         Refusal::Compacted { .. } => EtcdError::Compacted,
         Refusal::Future { .. } => EtcdError::FutureRev,
         Refusal::OtherIncarnation { .. } => EtcdError::MemberExist,
+        Refusal::MemberRemoved { .. } => EtcdError::MemberNotFound,
     })
 }
 
@@ -59,6 +60,33 @@ pub(crate) fn lease_desk(error: DeskError) -> Status {
         DeskError::NoLeader => EtcdError::NoLeader,
         DeskError::Timeout => EtcdError::Timeout,
         DeskError::Stopped => EtcdError::Stopped,
+    })
+}
+
+pub(crate) fn member_change(error: ChangeError) -> Status {
+    etcd(match error {
+        ChangeError::Refused(refusal) => match refusal {
+            ChangeRefusal::IdExists => EtcdError::MemberExist,
+            ChangeRefusal::UrlExists => EtcdError::PeerUrlExist,
+            ChangeRefusal::NotEnoughStarted => EtcdError::MemberNotEnoughStarted,
+            ChangeRefusal::NotFound => EtcdError::MemberNotFound,
+            ChangeRefusal::NotLearner => EtcdError::MemberNotLearner,
+            ChangeRefusal::LearnerNotReady => EtcdError::LearnerNotReady,
+            ChangeRefusal::TooManyLearners => EtcdError::TooManyLearners,
+            ChangeRefusal::Unhealthy => EtcdError::Unhealthy,
+        },
+        ChangeError::NotLeader => EtcdError::LeaderChanged,
+        ChangeError::Timeout => EtcdError::Timeout,
+        ChangeError::Stopped => EtcdError::Stopped,
+    })
+}
+
+pub(crate) fn move_leader(error: MoveError) -> Status {
+    etcd(match error {
+        MoveError::NotLeader => EtcdError::NotLeader,
+        MoveError::NoVoter => EtcdError::BadLeaderTransferee,
+        MoveError::Timeout => EtcdError::LeaderTransferTimeout,
+        MoveError::Stopped => EtcdError::Stopped,
     })
 }
 

@@ -69,7 +69,7 @@ impl Expiry {
         let leases = loop {
             // After `take_over` above: whatever changes from here on, the book is told.
             let reader = desk.raft.reader().clone();
-            let read = tokio::task::spawn_blocking(move || reader.pin().leases()).await;
+            let read = meerkat_raft::threads::spawn_blocking(move || reader.pin().leases()).await;
             match read {
                 Ok(Ok(leases)) => break leases,
                 Ok(Err(error)) => tracing::error!(%error, "leases cannot be read"),

@@ -45,7 +45,9 @@ fn a_crash_leaves_the_flushed_prefix_and_replay_restores_the_rest() {
 #[test]
 fn a_checkpoint_holds_what_was_never_flushed_and_says_where_it_stands() {
     let (mut rig, mut log) = (Rig::new(), Log::default());
-    let membership = log.push(Payload::Membership(Bytes::from_static(b"voters"))).clone();
+    let membership = log
+        .push(Payload::Membership { members: [7, 8].into(), bytes: Bytes::from_static(b"voters") })
+        .clone();
     let entry = log.command(put("k", "v"));
     rig.apply(&[membership.clone(), entry.clone()]);
     let target = tempfile::tempdir().expect("a directory");
@@ -89,6 +91,39 @@ fn a_member_is_pinned_to_the_first_directory_it_published() {
     rig.db().flush().expect("flush");
     rig.crash();
     assert_eq!(rig.reader.members(), [member("b", 1)]);
+}
+
+#[test]
+fn a_member_that_was_removed_is_gone_for_ever_and_may_not_publish_again() {
+    let (mut rig, mut log) = (Rig::new(), Log::default());
+    let member = |id| MemberAttributes {
+        member: MemberId(id),
+        name: format!("m{id}"),
+        client_urls: Vec::new(),
+        incarnation: id,
+    };
+    let membership = |members: &[u64]| Payload::Membership {
+        members: members.iter().copied().collect(),
+        bytes: Bytes::from_static(b"voters"),
+    };
+    let entries = [
+        log.push(membership(&[1, 2])).clone(),
+        log.command(Command::PublishMember(member(1))),
+        log.command(Command::PublishMember(member(2))),
+        log.push(membership(&[1])).clone(),
+        log.command(Command::PublishMember(member(2))),
+        log.push(membership(&[1, 3])).clone(),
+    ];
+    let outcomes: Vec<_> = rig.apply(&entries).into_iter().map(|applied| applied.outcome).collect();
+    let refused = Outcome::Refused(Refusal::MemberRemoved { member: MemberId(2) });
+    assert_eq!(outcomes[4], Some(refused));
+    for _ in 0..2 {
+        assert_eq!(rig.reader.members(), [member(1)]);
+        let removed = [1, 2, 3].map(|id| rig.reader.is_removed(MemberId(id)));
+        assert_eq!(removed, [false, true, false]);
+        rig.db().flush().expect("flush");
+        rig.crash();
+    }
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub fn small(outbox_items: usize) -> WatchConfig {
         ring_round: 1,
         merge_bytes: 0,
         keys_bytes: 10_000,
+        reads_inline: false,
     }
 }
 

@@ -236,6 +236,7 @@ fn draw_config(dice: &mut SmallRng) -> WatchConfig {
         ring_round: [1, 2, 100][dice.random_range(0..3)],
         merge_bytes: [0, 900, 10_000][dice.random_range(0..3)],
         keys_bytes: 100_000,
+        reads_inline: false,
     }
 }
 

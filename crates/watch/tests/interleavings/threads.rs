@@ -54,6 +54,7 @@ fn readers_on_threads_are_told_everything_and_are_always_woken() {
         ring_round: 20,
         merge_bytes: 2_000,
         keys_bytes: 100_000,
+        reads_inline: false,
     };
     let hub = Hub::new(config);
     let shared = Shared { store: Arc::new(Mutex::new(Store::new())), written: Arc::default() };

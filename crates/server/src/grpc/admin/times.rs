@@ -69,7 +69,7 @@ impl Times {
         // Never closed, so waiting cannot fail.
         let _turn = self.reads.acquire().await;
         let pinned = self.raft.reader().pin();
-        let read = tokio::task::spawn_blocking(move || read(&pinned));
+        let read = meerkat_raft::threads::spawn_blocking(move || read(&pinned));
         read.await.map_err(|error| status::worker_lost(&error))?.map_err(|error| status::read(&error))
     }
 }

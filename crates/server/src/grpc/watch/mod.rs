@@ -17,8 +17,6 @@ use axum::body::Body;
 use axum::response::IntoResponse;
 use body::WatchBody;
 use http::{HeaderMap, Request, Response, StatusCode, header};
-use meerkat_proto::error_text::EtcdError;
-use meerkat_raft::RaftNode;
 use meerkat_types::limits;
 use meerkat_watch::Hub;
 use std::sync::Arc;
@@ -36,7 +34,6 @@ pub(crate) struct WatchCounters {
 }
 
 pub(crate) struct WatchService {
-    raft: Arc<RaftNode>,
     headers: Headers,
     hub: Hub,
     counters: Arc<WatchCounters>,
@@ -47,14 +44,12 @@ pub(crate) struct WatchService {
 
 impl WatchService {
     pub(crate) fn new(
-        raft: Arc<RaftNode>,
         headers: Headers,
         hub: Hub,
         counters: Arc<WatchCounters>,
         config: &Config,
     ) -> WatchService {
         WatchService {
-            raft,
             headers,
             hub,
             counters,
@@ -71,9 +66,6 @@ impl WatchService {
         let encoding = request.headers().get("grpc-encoding");
         if let Some(encoding) = encoding.filter(|encoding| *encoding != "identity") {
             return status::unsupported_encoding(encoding).into_http();
-        }
-        if self.raft.status().learner {
-            return status::etcd(EtcdError::NotSupportedForLearner).into_http();
         }
         let options = match options::read(request.headers(), self.progress_interval) {
             Ok(options) => options,

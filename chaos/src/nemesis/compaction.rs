@@ -1,0 +1,103 @@
+//! Compaction every 100 ms, to a revision a random distance behind the present, until healed.
+//!
+//! Watchers that fall behind must be told so, reads of what is gone must be refused, and members
+//! must agree on what is gone. Runs beside other faults; refusals are answers.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use meerkat_proto::pb::etcdserver::CompactionRequest;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::task::JoinHandle;
+
+use super::{Blow, Nemesis};
+use crate::Failure;
+use crate::endpoint::Endpoint;
+use crate::ground::{self, Ground};
+
+const EVERY: Duration = Duration::from_millis(100);
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How far behind the present it compacts at most.
+const BEHIND_MAX: i64 = 2_000;
+
+/// Where to compact to, if there is anything behind the present.
+pub fn target(revision: i64, dice: &mut StdRng) -> Option<i64> {
+    // Mostly close behind, where those who read and watch are.
+    let behind = BEHIND_MAX >> dice.random_range(0..=10);
+    let target = revision - dice.random_range(0..=behind);
+    (0 < target).then_some(target)
+}
+
+/// Compacts in a task of its own.
+#[derive(Debug, Default)]
+pub struct Compaction {
+    at_work: Option<JoinHandle<()>>,
+}
+
+impl Compaction {
+    fn end(&mut self) {
+        if let Some(task) = self.at_work.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Compaction {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Nemesis for Compaction {
+    fn strike<'a>(
+        &'a mut self,
+        ground: &'a mut dyn Ground,
+        dice: &'a mut StdRng,
+    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+        async move {
+            let members = ground::enlisted(ground);
+            let endpoints: Vec<Endpoint> = members.iter().map(|member| ground.endpoint(*member)).collect();
+            self.end();
+            self.at_work = Some(tokio::spawn(compact(endpoints, StdRng::seed_from_u64(dice.random()))));
+            Ok(Blow { what: format!("compacted every {EVERY:?}"), members: vec![] })
+        }
+        .boxed()
+    }
+
+    fn heal<'a>(&'a mut self, _ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+        self.end();
+        async { Ok(()) }.boxed()
+    }
+}
+
+async fn compact(endpoints: Vec<Endpoint>, mut dice: StdRng) {
+    let mut tick = tokio::time::interval(EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let endpoint = &endpoints[dice.random_range(0..endpoints.len())];
+        let Ok(revision) = endpoint.linearizable_probe(ANSWER_WITHIN).await else { continue };
+        if let Some(revision) = target(revision, &mut dice) {
+            let request = CompactionRequest { revision, physical: dice.random_bool(0.1) };
+            // Refused if it lies below the last one, or nobody leads: both are fine.
+            let _refused = endpoint.compact(request, ANSWER_WITHIN).await.is_err();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_behind_the_present_and_never_too_far() {
+        for seed in 0..500 {
+            let dice = &mut StdRng::seed_from_u64(seed);
+            let far = target(10_000, dice).expect("there is something behind");
+            assert!((10_000 - BEHIND_MAX..=10_000).contains(&far), "{far}");
+            assert!(target(3, dice).is_none_or(|near| (1..=3).contains(&near)));
+        }
+    }
+}

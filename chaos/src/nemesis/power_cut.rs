@@ -1,0 +1,60 @@
+//! The power goes: members are killed, and what they had written and not synced goes with it.
+//!
+//! They run under load for a moment first, so that there is something to lose. When all lose power
+//! at once, nothing is left but what each has synced: all that was acknowledged must be in that.
+
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::grip::Grip;
+use super::victims::{self, Aim};
+use super::{Blow, sight};
+use crate::Failure;
+use crate::driver::interpose::Knob;
+use crate::driver::power_loss::{self, Loss, Lost};
+use crate::ground::Ground;
+
+const AIMS: &[(Aim, u32)] = &[(Aim::One, 1), (Aim::All, 1)];
+const UNDER_LOAD_MS: std::ops::RangeInclusive<u64> = 300..=2_500;
+
+/// Cuts the power of some; adds whom it met to `met` before it touches anybody.
+pub async fn cut(
+    ground: &mut dyn Ground,
+    dice: &mut StdRng,
+    loss: Loss,
+    met: &mut Vec<usize>,
+) -> Result<Blow, Failure> {
+    let aim = victims::aim(AIMS, dice);
+    let moment = Duration::from_millis(dice.random_range(UNDER_LOAD_MS));
+    let (members, leader) = sight::members(ground).await;
+    *met = victims::choose(aim, &members, leader, dice);
+    let mut grips = Vec::new();
+    for member in met.iter() {
+        grips.push(Grip::take(ground, *member, &[(Knob::Journal, 1)]).await?);
+    }
+    tokio::time::sleep(moment).await;
+    let mut held = Vec::new();
+    for grip in &grips {
+        held.push(grip.holds(ground)?);
+        ground.kill(grip.member).await?;
+    }
+    let mut lost = Lost::default();
+    for (grip, held) in grips.iter().zip(held) {
+        // Another life has written since: its bytes are not in this journal.
+        if held && let Some(dir) = ground.data_dir(grip.member) {
+            let own = power_loss::undo(&grip.control.journal(), &dir, loss, dice)?;
+            lost.files += own.files;
+            lost.bytes += own.bytes;
+        }
+    }
+    let what = format!(
+        "{} lost power, and {} bytes in {} files that were not synced{}",
+        sight::names(ground, met, leader),
+        lost.bytes,
+        lost.files,
+        if loss == Loss::Torn { ", in part" } else { "" }
+    );
+    Ok(Blow { what, members: met.clone() })
+}

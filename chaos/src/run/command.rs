@@ -1,0 +1,240 @@
+//! `meerkat-chaos run`: from the words of a command to a run, its report and its last line.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::conduct::{self, Outcome};
+use super::plan::{Kind, Plan};
+use super::schedule;
+use crate::Failure;
+use crate::driver::cluster::START_WITHIN;
+use crate::driver::compose::ComposeGround;
+use crate::driver::netns::NetnsGround;
+use crate::driver::{ClusterSpec, LocalGround, Product};
+use crate::ground::Ground;
+use crate::nemesis::catalogue;
+use crate::report::{self, Story, summary};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The name of a scenario, or the path of a file.
+    pub scenario: String,
+    /// How long faults are made, if not as long as the scenario says.
+    pub length: Option<Duration>,
+    /// What all choices are drawn from.
+    pub seed: u64,
+    /// Whose servers.
+    pub target: Product,
+    /// Where they stand: `local`, `compose` or `netns`.
+    pub driver: String,
+    /// Where the report goes, if anywhere; the record goes beside it.
+    pub report: Option<PathBuf>,
+}
+
+impl Request {
+    /// The command that does the same again.
+    pub fn replay(&self) -> String {
+        let minutes = self
+            .length
+            .map_or_else(String::new, |length| format!(" --minutes {}", length.as_secs_f64() / 60.0));
+        format!(
+            "meerkat-chaos run {}{minutes} --seed {} --target {} --driver {}",
+            self.scenario,
+            self.seed,
+            name_of(self.target),
+            self.driver
+        )
+    }
+}
+
+/// Runs it, reports, and fails if anything was found or nothing could be proved. Must be called by
+/// the thread that lives longest: members end with it.
+pub async fn run(request: &Request) -> Result<Story, Failure> {
+    let mut plan = Plan::find(&request.scenario)?;
+    if let Some(length) = request.length {
+        plan.length = length;
+    }
+    println!("{}: {}; again with: {}", plan.name, plan.about, request.replay());
+    let stopped = stop_signal()?;
+    let mut ground = open(request, &plan).await?;
+    for (kind, why) in leave_out(&mut plan, &*ground) {
+        println!("left out: {kind}: {why}");
+    }
+    let schedule = schedule::draw(&plan, request.seed);
+    let outcome = tokio::select! {
+        outcome = conduct::run(&mut *ground, &plan, schedule, request.seed) => outcome,
+        // Dropping the ground ends its members.
+        () = stopped => return Err(Failure::harness("ended by a signal")),
+    };
+    let missed = not_struck(&plan, &outcome);
+    if !missed.is_empty() {
+        println!("planned, and no time was left for: {}", missed.join(", "));
+    }
+    let (story, troubles) = story(request, &plan, outcome);
+    if let Some(path) = &request.report {
+        write(path, &story)?;
+    }
+    let result = judge(&story, &troubles);
+    if result.is_ok() {
+        ground.finish().await?;
+    }
+    result.map(|()| story)
+}
+
+async fn open(request: &Request, plan: &Plan) -> Result<Box<dyn Ground>, Failure> {
+    let mut spec = ClusterSpec::new(request.target, plan.members);
+    spec.flags = plan.flags_of(request.target);
+    match request.driver.as_str() {
+        "local" => Ok(Box::new(LocalGround::start(&spec, request.seed).await?)),
+        "netns" => Ok(Box::new(NetnsGround::start(&spec).await?)),
+        "compose" if request.target == Product::Etcd => {
+            Err(Failure::harness("--driver compose has no etcd; take local or netns for the control"))
+        }
+        // The project that is up: COMPOSE_PROJECT_NAME, or the only one that has members.
+        "compose" => {
+            let project = std::env::var("COMPOSE_PROJECT_NAME").ok();
+            let mut ground = ComposeGround::find(project.as_deref()).await?;
+            ground.restore().await?;
+            ground.wait_until_ready(START_WITHIN).await?;
+            Ok(Box::new(ground))
+        }
+        other => Err(Failure::harness(format!("--driver {other:?} is not local, compose or netns"))),
+    }
+}
+
+/// Takes out of the plan what this ground or its product cannot do; says what and why.
+fn leave_out(plan: &mut Plan, ground: &dyn Ground) -> Vec<(String, String)> {
+    let mut out = Vec::new();
+    let watches = plan.workloads.iter().any(|name| name == "watch");
+    let mut can = |kind: &Kind| {
+        let why = match catalogue::suits(&kind.name, ground) {
+            Err(why) => why,
+            Ok(()) => match known_of_the_control(ground.product(), &kind.name, watches) {
+                Some(why) => why.to_owned(),
+                None => return true,
+            },
+        };
+        out.push((kind.name.clone(), why));
+        false
+    };
+    plan.foreground.retain(&mut can);
+    plan.background.retain(&mut can);
+    plan.workloads.retain(|name| match known_of_the_control(ground.product(), name, watches) {
+        Some(why) => {
+            out.push((name.clone(), why.to_owned()));
+            false
+        }
+        None => true,
+    });
+    out
+}
+
+/// What etcd is known for, and the control is not here to show again.
+fn known_of_the_control(product: Product, name: &str, watches: bool) -> Option<&'static str> {
+    match (product, name) {
+        (Product::Etcd, "compaction") if watches => Some("etcd loses events when it overtakes a watcher"),
+        (Product::Etcd, "lease") => {
+            Some("etcd ends living leases when a leader wakes, and denies those it has not applied yet")
+        }
+        _ => None,
+    }
+}
+
+/// Kinds that never came to be struck, because others took longer than planned.
+fn not_struck<'a>(plan: &'a Plan, outcome: &Outcome) -> Vec<&'a str> {
+    let struck = |kind: &Kind| outcome.record.faults.iter().any(|fault| fault.kind == kind.name);
+    let kinds = plan.foreground.iter().chain(&plan.background);
+    kinds.filter(|kind| !struck(kind)).map(|kind| kind.name.as_str()).collect()
+}
+
+fn story(request: &Request, plan: &Plan, outcome: Outcome) -> (Story, Vec<String>) {
+    let story = Story {
+        scenario: plan.name.clone(),
+        seed: request.seed,
+        target: name_of(request.target).to_owned(),
+        driver: request.driver.clone(),
+        version: outcome.version,
+        replay: request.replay(),
+        length: outcome.length,
+        record: outcome.record,
+        verdicts: outcome.verdicts,
+        members: outcome.members,
+    };
+    (story, outcome.troubles)
+}
+
+fn name_of(product: Product) -> &'static str {
+    match product {
+        Product::Meerkat => "meerkat",
+        Product::Etcd => "etcd",
+    }
+}
+
+fn write(path: &Path, story: &Story) -> Result<(), Failure> {
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let began = Instant::now();
+    report::write(path, story)?;
+    let record = path.with_extension("json");
+    report::save(&record, story)?;
+    let took = began.elapsed().as_secs_f64();
+    println!("report: {}; record: {} ({took:.1} s)", path.display(), record.display());
+    Ok(())
+}
+
+/// Prints the run in a few lines; what was found is a broken promise, what went wrong here is not.
+fn judge(story: &Story, troubles: &[String]) -> Result<(), Failure> {
+    let sums = summary::of(story);
+    let faults: Vec<String> = sums.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    println!(
+        "{} operations ({} answered, {} refused, {} unknown); {} faults: {}",
+        sums.ok + sums.failed + sums.unknown,
+        sums.ok,
+        sums.failed,
+        sums.unknown,
+        story.record.faults.len(),
+        faults.join(", ")
+    );
+    println!(
+        "writes possible {:.2} % of the time, longest gap {:.2} s; {} changes of leader",
+        100.0 * sums.availability.share().unwrap_or(0.0),
+        sums.availability.longest_us() as f64 / 1e6,
+        sums.leader_changes
+    );
+    for verdict in &story.verdicts {
+        let found = match (verdict.judged, verdict.findings.len()) {
+            (0, 0) => "nothing judged".to_owned(),
+            (judged, 0) => format!("held ({judged} judged)"),
+            (_, count) => format!("BROKEN: {count} finding(s)"),
+        };
+        println!("  {:<10} {}: {found}", verdict.workload, verdict.promise);
+    }
+    println!("violations: {}", sums.findings);
+    let broken = story.verdicts.iter().filter(|verdict| !verdict.findings.is_empty());
+    let findings: Vec<String> = broken
+        .flat_map(|verdict| {
+            let head = format!("{}: {}", verdict.workload, verdict.promise);
+            verdict.findings.iter().map(move |finding| format!("{head}: {finding}"))
+        })
+        .collect();
+    Failure::from_findings(&format!("again with {}", story.replay), findings)?;
+    if !troubles.is_empty() {
+        return Err(Failure::harness(troubles.join("\n  ")));
+    }
+    if sums.judged == 0 {
+        return Err(Failure::harness("nothing was judged"));
+    }
+    Ok(())
+}
+
+/// Ends when somebody asks this program to.
+fn stop_signal() -> Result<impl Future<Output = ()>, Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    })
+}

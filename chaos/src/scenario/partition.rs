@@ -1,0 +1,113 @@
+//! The leader is cut off from the others, both ways or one way only, packet by packet, under load:
+//! the others must serve, the one cut off must not read the past, and once healed nothing that was
+//! acknowledged may be missing.
+
+use std::time::{Duration, Instant};
+
+use super::settle;
+use crate::Failure;
+use crate::driver::netns::NetnsGround;
+use crate::driver::{ClusterSpec, Product};
+use crate::ground::{Ground, Link};
+use crate::outcome::describe;
+use crate::workload::unique::{self, Shape};
+
+const READY_WITHIN: Duration = Duration::from_secs(20);
+const MEMBERS: usize = 3;
+/// Writes that must be acknowledged before, during and after each cut.
+const WRITES: u64 = 50;
+
+/// Which way nothing gets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Neither way.
+    Both,
+    /// What the leader sends is lost; it hears the others.
+    FromLeader,
+    /// What the others send the leader is lost; they hear it.
+    ToLeader,
+}
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Whose servers.
+    pub product: Product,
+    /// The cuts, one after the other.
+    pub cuts: Vec<Cut>,
+    /// How long each lasts, at least.
+    pub lasting: Duration,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How long until the others acknowledged `WRITES` more, for each cut.
+    pub served_within: Vec<Duration>,
+    /// Writes acknowledged, refused, unknown.
+    pub writes: (usize, usize, usize),
+    /// Linearizable reads answered.
+    pub reads: usize,
+}
+
+/// Runs it.
+pub async fn run(plan: &Plan) -> Result<Report, Failure> {
+    let spec = ClusterSpec::new(plan.product, MEMBERS).with_quick_elections();
+    let mut ground = NetnsGround::start(&spec).await?;
+    let began = Instant::now();
+    let endpoints = ground.cluster().endpoints();
+    let started_at = endpoints[0].linearizable_probe(READY_WITHIN).await;
+    let started_at = started_at.map_err(|status| Failure::broken(describe(&status)))?;
+    let load = unique::start(&endpoints, Shape::default(), 1, began);
+    let mut report = Report::default();
+    for cut in &plan.cuts {
+        load.wait_for_more(WRITES, READY_WITHIN).await?;
+        let leader = ground.cluster().leader(READY_WITHIN).await?;
+        let cut_at = Instant::now();
+        for (from, to) in pairs(*cut, leader) {
+            ground.set_link(from, to, Link::Down).await?;
+        }
+        let served = load.wait_for_more(WRITES, READY_WITHIN).await;
+        served.map_err(|failure| failure.during(&format!("with the leader cut off, {cut:?}")))?;
+        report.served_within.push(cut_at.elapsed());
+        tokio::time::sleep(plan.lasting.saturating_sub(cut_at.elapsed())).await;
+        // Whoever hears nothing cannot know what was written: it may only be silent or refuse.
+        let alone = endpoints[leader].linearizable_probe(Duration::from_secs(1)).await;
+        if let (Ok(revision), Cut::Both | Cut::ToLeader) = (alone, cut) {
+            return Err(Failure::broken(format!(
+                "cut off, {cut:?}, it answered a read at revision {revision}"
+            )));
+        }
+        ground.heal_links().await?;
+        ground.cluster().wait_until_ready(READY_WITHIN).await?;
+    }
+    let history = load.finish().await?;
+    settle::judge(ground.cluster(), plan.product, &history, started_at).await?;
+    report.writes = history.counts();
+    report.reads = history.reads.len();
+    ground.end()?;
+    Ok(report)
+}
+
+/// The links to take down, as sender and receiver.
+fn pairs(cut: Cut, leader: usize) -> Vec<(usize, usize)> {
+    let others = (0..MEMBERS).filter(|member| *member != leader);
+    let each = others.map(|other| match cut {
+        Cut::Both => vec![(leader, other), (other, leader)],
+        Cut::FromLeader => vec![(leader, other)],
+        Cut::ToLeader => vec![(other, leader)],
+    });
+    each.flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_takes_down_the_directions_it_names() {
+        assert_eq!(pairs(Cut::FromLeader, 1), [(1, 0), (1, 2)]);
+        assert_eq!(pairs(Cut::ToLeader, 1), [(0, 1), (2, 1)]);
+        assert_eq!(pairs(Cut::Both, 0).len(), 4);
+    }
+}

@@ -1,0 +1,164 @@
+//! What a member does once, before it runs: whose directory this is, the log in it, Raft's settings,
+//! and the first membership of a cluster that does not exist yet.
+
+use crate::identity::{self, Identity, IdentityError};
+use crate::joining::Place;
+use crate::log_store::{LogOptions, LogStore};
+use crate::node::{NodeOptions, StartError};
+use crate::state_machine::MeerkatRaft;
+use crate::type_config::PeerNode;
+use meerkat_types::{ClusterId, MemberId};
+use openraft::{Config, SnapshotPolicy};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) fn bootstrap_members(options: &NodeOptions) -> BTreeMap<u64, PeerNode> {
+    let member = |(name, urls): (&String, &Vec<String>)| {
+        let id = identity::bootstrap_member_id(urls, &options.cluster_token);
+        (id.0, PeerNode { name: name.clone(), peer_urls: urls.clone(), becomes_voter: false })
+    };
+    options.initial_cluster.iter().map(member).collect()
+}
+
+/// Who this member is, and its log; both made anew in a directory that is new.
+pub(crate) fn take_directory(
+    options: &NodeOptions,
+    members: &BTreeMap<u64, PeerNode>,
+) -> Result<(Identity, LogStore), StartError> {
+    let (identity, fresh) = take_identity(options, members)?;
+    tracing::info!(member = %identity.member, cluster = %identity.cluster, fresh, "starting member");
+    let log = open_log(options, &identity, fresh)?;
+    if fresh {
+        // After the log: from here on, a directory with an identity and without a log is damaged.
+        identity.create(&options.member_dir)?;
+    }
+    Ok((identity, log))
+}
+
+/// The directory's identity, or a new one for a directory that is new.
+fn take_identity(
+    options: &NodeOptions,
+    members: &BTreeMap<u64, PeerNode>,
+) -> Result<(Identity, bool), StartError> {
+    let dir = &options.member_dir;
+    let me = members.iter().find(|(_, node)| node.name == options.name).map(|(id, _)| MemberId(*id));
+    if let Some(found) = Identity::read(dir)? {
+        if found.name != options.name {
+            return Err(IdentityError::OtherMember {
+                path: dir.clone(),
+                found: found.name,
+                expected: options.name.clone(),
+            }
+            .into());
+        }
+        return Ok((found, false));
+    }
+    let place = match (options.place, me) {
+        (Some(place), _) => place,
+        (None, Some(member)) => Place { cluster: described_cluster(members), member },
+        (None, None) => return Err(StartError::NotInCluster { name: options.name.clone() }),
+    };
+    let identity = Identity {
+        name: options.name.clone(),
+        cluster: place.cluster,
+        member: place.member,
+        incarnation: rand::random(),
+        joined: options.place.is_some(),
+    };
+    Ok((identity, true))
+}
+
+/// The cluster that the flags describe.
+fn described_cluster(members: &BTreeMap<u64, PeerNode>) -> ClusterId {
+    let ids: Vec<MemberId> = members.keys().copied().map(MemberId).collect();
+    identity::bootstrap_cluster_id(&ids)
+}
+
+/// A member that never got to join its cluster must not join another under its old identity.
+pub(crate) fn same_cluster(
+    options: &NodeOptions,
+    identity: &Identity,
+    members: &BTreeMap<u64, PeerNode>,
+) -> Result<(), StartError> {
+    let expected_cluster = described_cluster(members);
+    if identity.cluster == expected_cluster && members.contains_key(&identity.member.0) {
+        return Ok(());
+    }
+    Err(IdentityError::OtherCluster {
+        path: options.member_dir.clone(),
+        found: identity.member,
+        found_cluster: identity.cluster,
+        expected_cluster,
+    }
+    .into())
+}
+
+fn open_log(options: &NodeOptions, identity: &Identity, fresh: bool) -> Result<LogStore, StartError> {
+    let dir = options.wal_dir.clone().unwrap_or_else(|| options.member_dir.join("wal"));
+    let found = match &options.ground.log_disk {
+        Some(disk) => LogStore::exists_on(disk.as_ref()),
+        None => LogStore::exists(&dir),
+    };
+    match found {
+        Ok(true) => {}
+        Ok(false) if fresh => {}
+        Ok(false) => return Err(StartError::NoLog { dir, member: identity.member }),
+        Err(source) => return Err(StartError::Log { dir, source }),
+    }
+    let log_options = LogOptions {
+        dir: dir.clone(),
+        cluster_id: identity.cluster.0,
+        member_id: identity.member.0,
+        segment_bytes: options.log_segment_bytes,
+        cache_bytes: options.log_cache_bytes,
+        no_fsync: options.no_fsync,
+    };
+    let opened = match &options.ground.log_disk {
+        Some(disk) => LogStore::open_on(disk.clone(), log_options),
+        None => LogStore::open(log_options),
+    };
+    opened.map_err(|source| StartError::Log { dir, source })
+}
+
+/// etcd's two timings as openraft's: it elects after a silence of its maximum (the lease) plus a
+/// random time between its minimum and maximum, so half of etcd's number each gives a new leader in
+/// about one election timeout.
+pub(crate) fn raft_config(options: &NodeOptions) -> Result<Arc<Config>, StartError> {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let election_timeout_max = (millis(options.election_timeout) / 2).max(2);
+    let config = Config {
+        cluster_name: "meerkat".to_owned(),
+        heartbeat_interval: millis(options.heartbeat_interval),
+        election_timeout_min: (election_timeout_max * 3 / 5).max(1),
+        election_timeout_max,
+        install_snapshot_timeout: millis(Duration::from_secs(600)),
+        max_payload_entries: 2048,
+        replication_lag_threshold: u64::MAX,
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: u64::MAX,
+        enable_pre_vote: Some(options.pre_vote),
+        enable_leader_restore: Some(false),
+        quorum_loss_probe_interval: Some(election_timeout_max * 2),
+        backoff: "50ms 100ms 200ms ...500ms".to_owned(),
+        ..Config::default()
+    };
+    config.validate().map(Arc::new).map_err(|error| StartError::Raft(error.to_string()))
+}
+
+pub(crate) async fn is_initialized(raft: &MeerkatRaft) -> Result<bool, StartError> {
+    raft.is_initialized().await.map_err(|error| StartError::Raft(error.to_string()))
+}
+
+/// Every first member initializes with the same membership, so it does not matter who is first.
+pub(crate) async fn initialize(
+    raft: &MeerkatRaft,
+    members: BTreeMap<u64, PeerNode>,
+) -> Result<(), StartError> {
+    use openraft::errors::{InitializeError, RaftError};
+    match raft.initialize(members).await {
+        // A peer was quicker and has already sent us its log.
+        Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+        Err(error) => Err(StartError::Raft(error.to_string())),
+    }
+}

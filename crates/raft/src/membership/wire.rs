@@ -1,0 +1,128 @@
+//! Changes of the membership to and from the peers' wire.
+
+use super::rules::{Change, ChangeRefusal};
+use super::{ChangeError, Changed};
+use crate::leadership::Peer;
+use crate::network::wire::Missing;
+use meerkat_proto::pb::peer as pb;
+
+pub(super) fn change_to_wire(change: &Change, again: bool) -> pb::ChangeMembersRequest {
+    use pb::change_members_request::Change as Wire;
+    let change = match change.clone() {
+        Change::Add { id, peer_urls, learner } => Wire::Add(pb::AddMember { id, peer_urls, learner }),
+        Change::Remove { id } => Wire::Remove(id),
+        Change::Update { id, peer_urls } => Wire::Update(pb::UpdateMember { id, peer_urls }),
+        Change::Promote { id } => Wire::Promote(id),
+    };
+    pb::ChangeMembersRequest { change: Some(change), again }
+}
+
+pub(crate) fn change_from_wire(wire: pb::ChangeMembersRequest) -> Result<(Change, bool), Missing> {
+    use pb::change_members_request::Change as Wire;
+    let change = match wire.change.ok_or(Missing("change that this version knows"))? {
+        Wire::Add(pb::AddMember { id, peer_urls, learner }) => Change::Add { id, peer_urls, learner },
+        Wire::Remove(id) => Change::Remove { id },
+        Wire::Update(pb::UpdateMember { id, peer_urls }) => Change::Update { id, peer_urls },
+        Wire::Promote(id) => Change::Promote { id },
+    };
+    Ok((change, wire.again))
+}
+
+/// An error is for the caller's network to report: the outcome is unknown.
+pub(crate) fn changed_to_wire(
+    result: Result<Changed, ChangeError>,
+) -> Result<pb::ChangeMembersResponse, ChangeError> {
+    use pb::change_members_response::Result as Wire;
+    let result = match result {
+        Ok(changed) => Wire::Changed(pb::MembersChanged {
+            index: changed.index,
+            members: changed.members.into_iter().map(|peer| description(peer, String::new())).collect(),
+        }),
+        Err(ChangeError::NotLeader) => Wire::NotLeader(true),
+        Err(ChangeError::Refused(refusal)) => Wire::Refused(refusal_to_wire(refusal).into()),
+        Err(error @ (ChangeError::Timeout | ChangeError::Stopped)) => return Err(error),
+    };
+    Ok(pb::ChangeMembersResponse { result: Some(result) })
+}
+
+/// An answer that this version cannot read is no answer.
+pub(super) fn changed_from_wire(wire: pb::ChangeMembersResponse) -> Result<Changed, ChangeError> {
+    use pb::change_members_response::Result as Wire;
+    match wire.result {
+        Some(Wire::Changed(changed)) => {
+            Ok(Changed { index: changed.index, members: changed.members.into_iter().map(peer).collect() })
+        }
+        Some(Wire::NotLeader(_)) => Err(ChangeError::NotLeader),
+        Some(Wire::Refused(number)) => {
+            let refusal = pb::MemberRefusal::try_from(number).ok().and_then(refusal_from_wire);
+            Err(refusal.map_or(ChangeError::Timeout, ChangeError::Refused))
+        }
+        None => Err(ChangeError::Timeout),
+    }
+}
+
+pub(crate) fn description(peer: Peer, name: String) -> pb::MemberDescription {
+    pb::MemberDescription { id: peer.id, name, peer_urls: peer.peer_urls, learner: peer.learner }
+}
+
+fn peer(wire: pb::MemberDescription) -> Peer {
+    Peer { id: wire.id, name: wire.name, peer_urls: wire.peer_urls, learner: wire.learner }
+}
+
+fn refusal_to_wire(refusal: ChangeRefusal) -> pb::MemberRefusal {
+    match refusal {
+        ChangeRefusal::IdExists => pb::MemberRefusal::IdExists,
+        ChangeRefusal::UrlExists => pb::MemberRefusal::UrlExists,
+        ChangeRefusal::NotEnoughStarted => pb::MemberRefusal::NotEnoughStarted,
+        ChangeRefusal::NotFound => pb::MemberRefusal::NotFound,
+        ChangeRefusal::NotLearner => pb::MemberRefusal::NotLearner,
+        ChangeRefusal::LearnerNotReady => pb::MemberRefusal::LearnerNotReady,
+        ChangeRefusal::TooManyLearners => pb::MemberRefusal::TooManyLearners,
+        ChangeRefusal::Unhealthy => pb::MemberRefusal::Unhealthy,
+    }
+}
+
+fn refusal_from_wire(wire: pb::MemberRefusal) -> Option<ChangeRefusal> {
+    Some(match wire {
+        pb::MemberRefusal::Unspecified => return None,
+        pb::MemberRefusal::IdExists => ChangeRefusal::IdExists,
+        pb::MemberRefusal::UrlExists => ChangeRefusal::UrlExists,
+        pb::MemberRefusal::NotEnoughStarted => ChangeRefusal::NotEnoughStarted,
+        pb::MemberRefusal::NotFound => ChangeRefusal::NotFound,
+        pb::MemberRefusal::NotLearner => ChangeRefusal::NotLearner,
+        pb::MemberRefusal::LearnerNotReady => ChangeRefusal::LearnerNotReady,
+        pb::MemberRefusal::TooManyLearners => ChangeRefusal::TooManyLearners,
+        pb::MemberRefusal::Unhealthy => ChangeRefusal::Unhealthy,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_and_their_answers_survive_the_peer_port() {
+        let peer_urls = vec!["http://a:1".to_owned()];
+        let changes = [
+            Change::Add { id: 1, peer_urls: peer_urls.clone(), learner: true },
+            Change::Remove { id: 2 },
+            Change::Update { id: 3, peer_urls: peer_urls.clone() },
+            Change::Promote { id: 4 },
+        ];
+        for change in changes {
+            let read = change_from_wire(change_to_wire(&change, true)).expect("reads");
+            assert_eq!(read, (change, true));
+        }
+        let members = vec![Peer { id: 1, name: String::new(), peer_urls, learner: true }];
+        let mut answers = vec![Ok(Changed { index: 7, members }), Err(ChangeError::NotLeader)];
+        let all = (1..=8).map(|number| pb::MemberRefusal::try_from(number).expect("known"));
+        let all = all.map(|wire| refusal_from_wire(wire).expect("known"));
+        answers.extend(all.map(|refusal| Err(ChangeError::Refused(refusal))));
+        for answer in answers {
+            let wire = changed_to_wire(answer.clone()).expect("an answer");
+            assert_eq!(changed_from_wire(wire), answer);
+        }
+        assert_eq!(changed_to_wire(Err(ChangeError::Stopped)), Err(ChangeError::Stopped));
+        assert_eq!(changed_from_wire(pb::ChangeMembersResponse::default()), Err(ChangeError::Timeout));
+    }
+}
