@@ -4,7 +4,7 @@
 //! guard would block the Raft core.
 
 use crate::state_machine::MeerkatRaft;
-use crate::type_config::{PeerNode, StoredMembership, TypeConfig};
+use crate::type_config::{PeerNode, StoredMembership, TypeConfig, Vote};
 use openraft::Instant as _;
 use openraft::Membership;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -145,6 +145,12 @@ impl Leadership {
     pub fn own_term(&self) -> Option<u64> {
         let metrics = self.metrics.borrow_watched();
         (metrics.current_leader == Some(self.me)).then_some(metrics.vote.leader_id.term)
+    }
+
+    /// The ballot by which this member leads, as far as it knows; `None` if it does not.
+    pub(crate) fn own_ballot(&self) -> Option<Vote> {
+        let metrics = self.metrics.borrow_watched();
+        (metrics.current_leader == Some(self.me)).then_some(metrics.vote)
     }
 
     /// Resolves when the term in which this member leads is no longer `than`; never again once Raft has

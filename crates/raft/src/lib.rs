@@ -15,6 +15,7 @@
 
 mod bootstrap;
 mod compaction;
+mod confirm;
 mod entry;
 pub mod identity;
 mod joining;

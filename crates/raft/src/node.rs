@@ -191,8 +191,14 @@ impl RaftNode {
         let timeout = options.request_timeout;
         let proposer = Proposer::start(raft.clone(), links.clone(), leadership.clone(), waiters, timeout);
         let leases = LeaderLeases::new(links.clone(), leadership.clone(), timeout);
-        let reads =
-            ReadIndexer::start(raft.clone(), links.clone(), leadership.clone(), applied.clone(), timeout);
+        let reads = ReadIndexer::start(
+            raft.clone(),
+            log.clone(),
+            links.clone(),
+            leadership.clone(),
+            applied.clone(),
+            timeout,
+        );
         let changes = MemberChanges::start(
             raft.clone(),
             links.clone(),
@@ -237,6 +243,7 @@ impl RaftNode {
             state_dir: self.shared.state_dir.clone(),
             changer: self.changes.changer.clone(),
             shared: self.shared.clone(),
+            log: self.log.clone(),
             cluster: self.identity.cluster,
             joined: self.identity.joined,
         }

@@ -8,15 +8,18 @@
 //! Never answer a read from a round that began before the read did: that round proves nothing
 //! about writes acknowledged in between.
 
+use crate::confirm::Confirmer;
 use crate::leadership::Leadership;
+use crate::log_store::LogStore;
 use crate::network::conversation::Conversation;
 use crate::network::link::{Links, Purpose};
 use crate::state_machine::{Applied, MeerkatRaft};
+use crate::type_config::{TypeConfig, Vote};
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::read_index_response::Result as Wire;
-use openraft::ReadPolicy;
-use openraft::errors::{LinearizableReadError, RaftError};
+use openraft::RaftState;
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -64,6 +67,8 @@ pub struct ReadIndexer {
 type LeaderConversation = Conversation<pb::ReadIndexRequest, pb::ReadIndexResponse>;
 
 struct Rounds {
+    /// Held for a whole round of this member as leader.
+    confirmer: tokio::sync::Mutex<Confirmer>,
     /// With which leader, and the stream to it. Held for a moment, never across an await.
     conversation: Mutex<Option<(u64, LeaderConversation)>>,
     raft: MeerkatRaft,
@@ -75,12 +80,15 @@ struct Rounds {
 impl ReadIndexer {
     pub(crate) fn start(
         raft: MeerkatRaft,
+        log: LogStore,
         links: Arc<Links>,
         leadership: Leadership,
         applied: Applied,
         timeout: Duration,
     ) -> ReadIndexer {
-        let rounds = Arc::new(Rounds { conversation: Mutex::new(None), raft, links, leadership, timeout });
+        let confirmer = Confirmer::new(log, links.clone(), leadership.clone()).into();
+        let conversation = Mutex::new(None);
+        let rounds = Arc::new(Rounds { confirmer, conversation, raft, links, leadership, timeout });
         let (here, readers_here) = mpsc::channel(READERS_MAX);
         let (anywhere, readers) = mpsc::channel(READERS_MAX);
         tokio::spawn(serve_rounds(readers_here, rounds.clone(), async |rounds: &Rounds| rounds.lead().await));
@@ -140,19 +148,47 @@ where
     }
 }
 
+/// What a leader knows of itself at a moment of its round.
+struct Lead {
+    ballot: Vote,
+    voters: Vec<BTreeSet<u64>>,
+    /// Nothing that was acknowledged before is above it.
+    index: u64,
+}
+
+impl Lead {
+    fn of(state: &RaftState<TypeConfig>) -> Lead {
+        let ballot = *state.vote_ref();
+        // Of the cluster, not what this member may apply: a majority can be without this member's own
+        // disk, and others may have acknowledged what they applied.
+        let committed = state.cluster_committed().filter(|id| id.leader_id == ballot.leader_id);
+        // Before the first entry of its own term is committed, a leader does not know what is. That
+        // entry is in its log by now.
+        let index = committed.or(state.log_ids.last()).map_or(0, |id| id.index);
+        let voters = state.membership_state.effective().membership().get_joint_config().clone();
+        Lead { ballot, voters, index }
+    }
+}
+
 impl Rounds {
-    /// One round as leader; a quorum that does not answer in time ends it.
+    /// One round as leader; a majority that does not answer in time ends it.
     async fn lead(&self) -> Answer {
-        match self.raft.get_read_log_id(ReadPolicy::ReadIndex).await {
-            // Never below the first entry of the leader's own term, so its term is the leader's.
-            Ok((read, _)) => Ok(Confirmed { term: read.committed_leader_id().term, index: read.index() }),
-            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(_))) => {
-                Err(ReadIndexError::LeaderChanged)
+        let mut confirmer = self.confirmer.lock().await;
+        let Some(mine) = self.leadership.own_ballot() else { return Err(ReadIndexError::LeaderChanged) };
+        confirmer.begin();
+        // While the questions travel.
+        let lead = self.raft.with_raft_state(Lead::of).await.map_err(|_| ReadIndexError::Stopped)?;
+        if lead.ballot != mine {
+            return Err(ReadIndexError::LeaderChanged);
+        }
+        let term = mine.leader_id.term;
+        tokio::select! {
+            confirmed = confirmer.majority(mine, lead.voters) => {
+                confirmed.map_err(|_| ReadIndexError::LeaderChanged)?;
+                Ok(Confirmed { term, index: lead.index })
             }
-            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
-                Err(ReadIndexError::Timeout)
-            }
-            Err(RaftError::Fatal(_)) => Err(ReadIndexError::Stopped),
+            () = self.leadership.own_term_changed(Some(term)) => Err(ReadIndexError::LeaderChanged),
+            () = tokio::time::sleep(self.timeout) => Err(ReadIndexError::Timeout),
         }
     }
 

@@ -72,8 +72,18 @@ fn on_both(test: impl Fn(&str)) {
     let etcd = crate::process::etcd_program("etcd").expect("checked before");
     for command in [crate::process::clean(Command::new(etcd)), ours] {
         let server = start(command);
+        wait_until("the member keeps the time of leases", || keeps_time(&server.endpoint));
         test(&server.endpoint);
     }
+}
+
+/// A member that is just taking the lead gives the leases it finds a second more, and shows it.
+fn keeps_time(endpoint: &str) -> bool {
+    let lease = grant(endpoint, "500");
+    let told = ask(meerkat(), endpoint, &["lease", "timetolive", &lease]);
+    let revoked = ask(meerkat(), endpoint, &["lease", "revoke", &lease]);
+    assert_eq!(revoked.stdout, "lease ID revoked\n");
+    told.stdout.ends_with("remaining(LEFT)\n")
 }
 
 const FORMATS: [&str; 5] = ["simple", "json", "fields", "protobuf", "table"];

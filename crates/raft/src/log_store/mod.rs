@@ -107,6 +107,11 @@ impl LogStore {
         LogStore::open_on(disk, options)
     }
 
+    /// What this member has promised: known here before it is on disk, and so before anybody is told.
+    pub(crate) fn promised(&self) -> Option<Vote> {
+        self.reader.shared.ledger.lock().tail.positions.vote
+    }
+
     /// Whether `dir` holds a log. A member that ran before must have one: opening would begin an
     /// empty one, without the votes and entries that its peers count on.
     pub fn exists(dir: &std::path::Path) -> io::Result<bool> {

@@ -9,7 +9,7 @@ use super::wire;
 use crate::entry;
 use crate::leadership::{Leadership, peers_of};
 use crate::lease_desk::{self, LeaseDesk};
-use crate::log_store::codec;
+use crate::log_store::{LogStore, codec};
 use crate::membership::{self, Changer};
 use crate::propose::{Fate, Proposer};
 use crate::read_index::{ReadIndexError, ReadIndexer};
@@ -40,6 +40,7 @@ pub(crate) struct PeerService {
     pub(crate) state_dir: StateDir,
     pub(crate) changer: Arc<Changer>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) log: LogStore,
     pub(crate) cluster: ClusterId,
     /// It was not among the first members.
     pub(crate) joined: bool,
@@ -293,7 +294,8 @@ impl Peer for PeerService {
         let name = |id| published.iter().find(|known| known.member.0 == id).map(|known| known.name.clone());
         let (_, stored) = self.shared.applied_state();
         let members = peers_of(stored.membership()).into_iter().map(|peer| {
-            let name = name(peer.id).unwrap_or_default();
+            // The first members have their names from the beginning, before they have told theirs.
+            let name = name(peer.id).unwrap_or_else(|| peer.name.clone());
             membership::description(peer, name)
         });
         Ok(Response::new(pb::DescribeResponse { cluster: self.cluster.0, members: members.collect() }))
@@ -307,6 +309,25 @@ impl Peer for PeerService {
         let (change, again) = membership::change_from_wire(request.into_inner()).map_err(malformed)?;
         let result = self.changer.change(&change, again).await;
         Ok(Response::new(membership::changed_to_wire(result).map_err(stopped)?))
+    }
+
+    type BallotsStream = BoxStream<'static, Result<pb::BallotResponse, Status>>;
+
+    async fn ballots(
+        &self,
+        request: Request<Streaming<pb::BallotRequest>>,
+    ) -> Result<Response<Self::BallotsStream>, Status> {
+        self.gate.check(request.metadata())?;
+        let log = self.log.clone();
+        let answers = request.into_inner().map(move |question| {
+            question?;
+            // A log that cannot keep a promise gives none.
+            if let Some(reason) = log.failed().borrow().as_deref() {
+                return Err(stopped(reason));
+            }
+            Ok(pb::BallotResponse { ballot: log.promised().as_ref().map(wire::vote_to_wire) })
+        });
+        Ok(Response::new(answers.boxed()))
     }
 
     type ReadIndexStream = BoxStream<'static, Result<pb::ReadIndexResponse, Status>>;
