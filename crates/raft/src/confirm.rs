@@ -38,8 +38,8 @@ struct Word {
 /// The rounds of one member. One is under way at a time.
 pub(crate) struct Confirmer {
     log: LogStore,
-    links: Arc<Links>,
-    leadership: Leadership,
+    pub(crate) links: Arc<Links>,
+    pub(crate) leadership: Leadership,
     round: u64,
     /// Tells each peer's task of the newest round; a task ends when its sender is gone.
     askers: BTreeMap<u64, watch::Sender<u64>>,
@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn more_than_half_of_every_configuration() {
-        let table: [(&[u64], &[&[u64]], bool); 8] = [
+        type Case<'c> = (&'c [u64], &'c [&'c [u64]], bool);
+        let table: [Case<'_>; 8] = [
             (&[1], &[&[1]], true),
             (&[1], &[&[1, 2]], false),
             (&[1, 2], &[&[1, 2]], true),

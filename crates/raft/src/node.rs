@@ -4,6 +4,7 @@ use crate::bootstrap::{
     bootstrap_members, initialize, is_initialized, raft_config, same_cluster, take_directory,
 };
 use crate::compaction::CompactionRunner;
+use crate::confirm::Confirmer;
 use crate::identity::{Identity, IdentityError};
 use crate::joining::Place;
 use crate::leadership::{Leadership, Peer, peers_of};
@@ -191,14 +192,8 @@ impl RaftNode {
         let timeout = options.request_timeout;
         let proposer = Proposer::start(raft.clone(), links.clone(), leadership.clone(), waiters, timeout);
         let leases = LeaderLeases::new(links.clone(), leadership.clone(), timeout);
-        let reads = ReadIndexer::start(
-            raft.clone(),
-            log.clone(),
-            links.clone(),
-            leadership.clone(),
-            applied.clone(),
-            timeout,
-        );
+        let confirmer = Confirmer::new(log.clone(), links.clone(), leadership.clone());
+        let reads = ReadIndexer::start(raft.clone(), confirmer, applied.clone(), timeout);
         let changes = MemberChanges::start(
             raft.clone(),
             links.clone(),

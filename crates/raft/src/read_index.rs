@@ -10,7 +10,6 @@
 
 use crate::confirm::Confirmer;
 use crate::leadership::Leadership;
-use crate::log_store::LogStore;
 use crate::network::conversation::Conversation;
 use crate::network::link::{Links, Purpose};
 use crate::state_machine::{Applied, MeerkatRaft};
@@ -80,14 +79,12 @@ struct Rounds {
 impl ReadIndexer {
     pub(crate) fn start(
         raft: MeerkatRaft,
-        log: LogStore,
-        links: Arc<Links>,
-        leadership: Leadership,
+        confirmer: Confirmer,
         applied: Applied,
         timeout: Duration,
     ) -> ReadIndexer {
-        let confirmer = Confirmer::new(log, links.clone(), leadership.clone()).into();
-        let conversation = Mutex::new(None);
+        let (links, leadership) = (confirmer.links.clone(), confirmer.leadership.clone());
+        let (confirmer, conversation) = (confirmer.into(), Mutex::new(None));
         let rounds = Arc::new(Rounds { confirmer, conversation, raft, links, leadership, timeout });
         let (here, readers_here) = mpsc::channel(READERS_MAX);
         let (anywhere, readers) = mpsc::channel(READERS_MAX);
