@@ -138,6 +138,7 @@ pub(crate) fn raft_config(options: &NodeOptions) -> Result<Arc<Config>, StartErr
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
         enable_pre_vote: Some(options.pre_vote),
+        // Linearizable reads rest on it, see `read_index::read_position`.
         enable_leader_restore: Some(false),
         quorum_loss_probe_interval: Some(election_timeout_max * 2),
         backoff: "50ms 100ms 200ms ...500ms".to_owned(),

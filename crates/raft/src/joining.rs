@@ -37,7 +37,7 @@ pub enum JoinError {
     )]
     NotAdded { own: String, known: String },
     #[error(
-        "member {member} of the cluster, at {own}, has run before with another data directory, or is one of the first; put that directory back, or remove the member, add it again and start with an empty one (a first member that never ran: start it with --initial-cluster-state=new)"
+        "member {member} of the cluster, at {own}, has run before with another data directory, or is one of the first; put that directory back, or remove the member, add it again and start with an empty one"
     )]
     HasRunBefore { member: MemberId, own: String },
 }

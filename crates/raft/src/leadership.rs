@@ -10,7 +10,7 @@ use openraft::Membership;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::{RaftMetrics, RaftServerMetrics};
 use openraft::type_config::alias::WatchReceiverOf;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -123,6 +123,10 @@ impl Leadership {
         self.heard_ms.store(now, Ordering::Relaxed);
     }
 
+    pub(crate) fn election_timeout(&self) -> Duration {
+        self.silence_max / 2
+    }
+
     fn leader_silence(&self) -> Duration {
         self.began.elapsed().saturating_sub(Duration::from_millis(self.heard_ms.load(Ordering::Relaxed)))
     }
@@ -207,6 +211,11 @@ impl Leadership {
     /// Where every member of the newest membership is.
     pub(crate) fn nodes(&self) -> HashMap<u64, PeerNode> {
         self.membership().membership().nodes().map(|(id, node)| (*id, node.clone())).collect()
+    }
+
+    /// Everybody with a vote in the newest membership.
+    pub(crate) fn voters(&self) -> BTreeSet<u64> {
+        self.membership().membership().voter_ids().collect()
     }
 
     /// Whether a member of the newest membership has a vote.

@@ -13,7 +13,7 @@ use crate::leadership::Leadership;
 use crate::network::conversation::Conversation;
 use crate::network::link::{Links, Purpose};
 use crate::state_machine::{Applied, MeerkatRaft};
-use crate::type_config::{TypeConfig, Vote};
+use crate::type_config::{LogId, TypeConfig, Vote};
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::read_index_response::Result as Wire;
 use openraft::RaftState;
@@ -158,19 +158,30 @@ impl Lead {
         let ballot = *state.vote_ref();
         // Of the cluster, not what this member may apply: a majority can be without this member's own
         // disk, and others may have acknowledged what they applied.
-        let committed = state.cluster_committed().filter(|id| id.leader_id == ballot.leader_id);
-        // Before the first entry of its own term is committed, a leader does not know what is. That
-        // entry is in its log by now.
-        let index = committed.or(state.log_ids.last()).map_or(0, |id| id.index);
+        let index = read_position(&ballot, state.cluster_committed(), state.log_ids.last());
         let voters = state.membership_state.effective().membership().get_joint_config().clone();
         Lead { ballot, voters, index }
     }
+}
+
+/// Before the first entry of its own term is committed, a leader does not know what is; that entry is in
+/// its log from the moment it leads. A leader never takes up its old term again after a restart
+/// (`enable_leader_restore`): it would know less of that term than it has acknowledged.
+fn read_position(ballot: &Vote, committed: Option<&LogId>, last: Option<&LogId>) -> u64 {
+    let known = committed.filter(|id| id.leader_id == ballot.leader_id);
+    known.or(last).map_or(0, |id| id.index)
 }
 
 impl Rounds {
     /// One round as leader; a majority that does not answer in time ends it.
     async fn lead(&self) -> Answer {
         let mut confirmer = self.confirmer.lock().await;
+        let round = tokio::time::timeout(self.timeout, self.confirm(&mut confirmer)).await;
+        confirmer.end();
+        round.unwrap_or(Err(ReadIndexError::Timeout))
+    }
+
+    async fn confirm(&self, confirmer: &mut Confirmer) -> Answer {
         let Some(mine) = self.leadership.own_ballot() else { return Err(ReadIndexError::LeaderChanged) };
         confirmer.begin();
         // While the questions travel.
@@ -185,7 +196,6 @@ impl Rounds {
                 Ok(Confirmed { term, index: lead.index })
             }
             () = self.leadership.own_term_changed(Some(term)) => Err(ReadIndexError::LeaderChanged),
-            () = tokio::time::sleep(self.timeout) => Err(ReadIndexError::Timeout),
         }
     }
 
@@ -246,5 +256,25 @@ impl Rounds {
         let mut link =
             self.links.to(leader, &node, Purpose::Forward).map_err(|_| ReadIndexError::NoLeader)?;
         Conversation::open(|questions| link.read_index(questions)).await.map_err(|_| ReadIndexError::Timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_leader_reads_at_the_end_of_its_log_until_it_knows_what_is_committed() {
+        let ballot = Vote::new(3, 1);
+        let id = |term, node, index| LogId { leader_id: Vote::new(term, node).leader_id, index };
+        for (committed, last, expected) in [
+            (None, None, 0),
+            (None, Some(id(3, 1, 9)), 9),
+            (Some(id(2, 1, 7)), Some(id(3, 1, 9)), 9),
+            (Some(id(3, 2, 7)), Some(id(3, 1, 9)), 9),
+            (Some(id(3, 1, 8)), Some(id(3, 1, 9)), 8),
+        ] {
+            assert_eq!(read_position(&ballot, committed.as_ref(), last.as_ref()), expected, "{committed:?}");
+        }
     }
 }

@@ -108,8 +108,11 @@ impl LogStore {
     }
 
     /// What this member has promised: known here before it is on disk, and so before anybody is told.
-    pub(crate) fn promised(&self) -> Option<Vote> {
-        self.reader.shared.ledger.lock().tail.positions.vote
+    /// A log that is closed or broken has none to tell: another process may have promised more since.
+    pub(crate) fn promised(&self) -> io::Result<Option<Vote>> {
+        let ledger = self.reader.shared.ledger.lock();
+        ledger.check()?;
+        Ok(ledger.tail.positions.vote)
     }
 
     /// Whether `dir` holds a log. A member that ran before must have one: opening would begin an

@@ -321,11 +321,8 @@ impl Peer for PeerService {
         let log = self.log.clone();
         let answers = request.into_inner().map(move |question| {
             question?;
-            // A log that cannot keep a promise gives none.
-            if let Some(reason) = log.failed().borrow().as_deref() {
-                return Err(stopped(reason));
-            }
-            Ok(pb::BallotResponse { ballot: log.promised().as_ref().map(wire::vote_to_wire) })
+            let promised = log.promised().map_err(stopped)?;
+            Ok(pb::BallotResponse { ballot: promised.as_ref().map(wire::vote_to_wire) })
         });
         Ok(Response::new(answers.boxed()))
     }
