@@ -65,7 +65,7 @@ impl Faults {
 
     fn begin(&mut self, now: u64, net: &Net, members: &mut [Member]) {
         let victim: Machine = self.random.random_range(1..=MEMBERS);
-        let name = match self.random.random_range(0..16) {
+        let begun = match self.random.random_range(0..16) {
             0..3 => self.crash(&[victim], true, now, members),
             3..5 => self.crash(&[victim], false, now, members),
             5 => {
@@ -78,14 +78,19 @@ impl Faults {
                 self.crash(&all, true, now, members)
             }
             7 | 8 => self.pause(victim, now, members),
-            9..12 => self.cut(victim, now, net),
-            12 | 13 => self.degrade(victim, now, net),
-            14 => self.part_from_clients(victim, now, net),
+            9..12 => Some(self.cut(victim, now, net)),
+            12 | 13 => Some(self.degrade(victim, now, net)),
+            14 => Some(self.part_from_clients(victim, now, net)),
             _ => {
-                members[victim - 1].jump_wall_clock(self.random.random_range(1_000..3_600_000));
-                "clock jump"
+                let forth = self.random.random_range(1_000..3_600_000);
+                let by = if self.random.random_bool(0.5) { forth } else { -forth };
+                let member = &mut members[victim - 1];
+                member.jump_wall_clock(by);
+                member.is_running().then_some("clock jump")
             }
         };
+        // Nothing happens to one that is down or asleep already.
+        let Some(name) = begun else { return };
         *self.counts.entry(name).or_default() += 1;
         net.note(name);
         tracing::info!(fault = name, victim, "a fault begins");
@@ -95,7 +100,14 @@ impl Faults {
         now + self.random.random_range(20..longest)
     }
 
-    fn crash(&mut self, victims: &[Machine], power: bool, now: u64, members: &mut [Member]) -> &'static str {
+    fn crash(
+        &mut self,
+        victims: &[Machine],
+        power: bool,
+        now: u64,
+        members: &mut [Member],
+    ) -> Option<&'static str> {
+        let mut struck = None;
         for victim in victims {
             let member = &mut members[victim - 1];
             if !member.is_running() {
@@ -109,18 +121,20 @@ impl Faults {
             }
             let until = self.lasting(now, 1_200);
             self.endings.push((until, Ending::Restart(*victim)));
+            struck = Some(if power { "power loss" } else { "kill" });
         }
-        if power { "power loss" } else { "kill" }
+        struck
     }
 
-    fn pause(&mut self, victim: Machine, now: u64, members: &mut [Member]) -> &'static str {
+    fn pause(&mut self, victim: Machine, now: u64, members: &mut [Member]) -> Option<&'static str> {
         let member = &mut members[victim - 1];
-        if member.is_running() && !member.is_paused() {
-            member.pause();
-            let until = self.lasting(now, 2_000);
-            self.endings.push((until, Ending::Resume(victim)));
+        if !member.is_running() || member.is_paused() {
+            return None;
         }
-        "pause"
+        member.pause();
+        let until = self.lasting(now, 2_000);
+        self.endings.push((until, Ending::Resume(victim)));
+        Some("pause")
     }
 
     /// Apart from its peers: both ways, or only one, or only from one of them.

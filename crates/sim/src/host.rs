@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The monotonic clock's first reading: far enough from zero that code may look back.
 const START_NANOS: u64 = 1_000_000 * 1_000_000_000;
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, out: *mut libc::t
         return unsafe { libc::syscall(libc::SYS_clock_gettime, clock, out) as libc::c_int };
     }
     let nanos = if matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE) {
-        let skew = Duration::from_millis(WALL_SKEW_MILLIS.load(Ordering::Relaxed).unsigned_abs());
-        EPOCH_NANOS + (monotonic_nanos() - START_NANOS) + u64::try_from(skew.as_nanos()).unwrap_or(0)
+        let skew = WALL_SKEW_MILLIS.load(Ordering::Relaxed).saturating_mul(1_000_000);
+        (EPOCH_NANOS + (monotonic_nanos() - START_NANOS)).saturating_add_signed(skew)
     } else {
         monotonic_nanos()
     };

@@ -28,9 +28,7 @@ fn fifty_seeds_are_the_same_twice() {
     assert!(passed, "{first}");
     let (second, _) = run(50, 1, true);
     assert_eq!(hashes(&first).len(), 50, "{first}");
-    let differing: Vec<(String, String)> =
-        hashes(&first).into_iter().zip(hashes(&second)).filter(|(one, other)| one != other).collect();
-    assert!(differing.is_empty(), "not the same twice: {differing:#?}");
+    assert_eq!(hashes(&first), hashes(&second), "not the same twice");
 }
 
 #[test]
@@ -38,4 +36,20 @@ fn hundreds_of_seeds_keep_every_promise() {
     let (text, passed) = run(250, 1_000, false);
     println!("{text}");
     assert!(passed, "{text}");
+    // Or it would have proved nothing.
+    for (most_of, least) in [("operations", 10_000), ("watch events", 10_000), ("messages", 100_000)] {
+        assert!(least < total(&text, most_of), "{most_of}: {text}");
+    }
+    let faults = text.split("faults: ").nth(1).expect("they are told");
+    for fault in ["clock jump", "deaf", "kill", "mute", "partition", "pause", "power loss", "slow and lossy"]
+    {
+        assert!(faults.contains(fault), "no {fault}: {text}");
+    }
+}
+
+/// The number that stands before some words.
+fn total(text: &str, words: &str) -> u64 {
+    let before = text.split(&format!(" {words}")).next().expect("there is a first part");
+    let number = before.rsplit(' ').next().expect("there is a last word");
+    number.parse().unwrap_or_else(|_| panic!("no number of {words} in {text}"))
 }
