@@ -6,3 +6,4 @@
 //! makes an answer of its own to a refused request: that is [`status`]'s.
 
 pub mod status;
+pub mod store;
