@@ -5,4 +5,9 @@
 //! Kubernetes client must not notice the difference, so each room names the rules it keeps, and none
 //! makes an answer of its own to a refused request: that is [`status`]'s.
 
+pub mod continue_token;
+mod percent;
+pub mod query;
+pub mod request_path;
+pub mod resource_version;
 pub mod status;
