@@ -10,4 +10,5 @@ mod percent;
 pub mod query;
 pub mod request_path;
 pub mod resource_version;
+pub mod selector;
 pub mod status;
