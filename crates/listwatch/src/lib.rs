@@ -6,9 +6,13 @@
 //! makes an answer of its own to a refused request: that is [`status`]'s.
 
 pub mod continue_token;
+pub mod list_options;
+pub mod list_plan;
 mod percent;
 pub mod query;
 pub mod request_path;
 pub mod resource_version;
 pub mod selector;
 pub mod status;
+pub mod watch_plan;
+pub mod write_options;
