@@ -7,6 +7,7 @@
 
 mod accept;
 pub mod continue_token;
+mod excerpt;
 pub mod list_options;
 pub mod list_plan;
 pub mod negotiation;

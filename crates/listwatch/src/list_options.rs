@@ -5,6 +5,7 @@
 //! version and the continue token looked at. What passes can always be planned.
 
 use crate::continue_token::ContinueToken;
+use crate::excerpt::excerpt;
 use crate::query::Query;
 use crate::resource_version::ResourceVersion;
 use crate::selector::{FieldSelector, LabelSelector};
@@ -87,6 +88,11 @@ impl ListOptions {
             resume,
         })
     }
+
+    /// Whether the answer may say how many objects remain: with a selector nobody has counted them.
+    pub fn may_count_remaining(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
 }
 
 impl WatchOptions {
@@ -153,7 +159,7 @@ fn list_causes(query: &Query) -> Vec<Cause> {
             causes.push(Cause::forbidden(field, "it does not go with continue"));
         }
         if asked != EXACT && asked != NOT_OLDER_THAN {
-            causes.push(Cause::not_supported(field, &json!(asked), &[EXACT, NOT_OLDER_THAN, ""]));
+            causes.push(Cause::not_supported(field, &json!(excerpt(asked)), &[EXACT, NOT_OLDER_THAN, ""]));
         }
         if asked == EXACT && version == "0" {
             causes.push(Cause::forbidden(field, "\"Exact\" does not go with resourceVersion \"0\""));
@@ -177,7 +183,7 @@ fn watch_causes(query: &Query) -> Vec<Cause> {
             causes.push(Cause::forbidden(field, "for a watch it needs sendInitialEvents"));
         }
         if asked != NOT_OLDER_THAN {
-            causes.push(Cause::not_supported(field, &json!(asked), &[NOT_OLDER_THAN]));
+            causes.push(Cause::not_supported(field, &json!(excerpt(asked)), &[NOT_OLDER_THAN]));
         }
         if !query.text("continue").is_empty() {
             causes.push(Cause::forbidden(field, "it does not go with continue"));
@@ -222,6 +228,13 @@ mod tests {
         let options = list("resourceVersion=7&resourceVersionMatch=Exact").expect("valid");
         assert_eq!(options.version, ResourceVersion::At(7));
         assert_eq!(options.version_match, Some(VersionMatch::Exact));
+    }
+
+    #[test]
+    fn what_remains_is_counted_without_selectors_only() {
+        assert!(list("limit=1").expect("valid").may_count_remaining());
+        assert!(!list("limit=1&labelSelector=a").expect("valid").may_count_remaining());
+        assert!(!list("limit=1&fieldSelector=a%3D1").expect("valid").may_count_remaining());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! is never guessed: what is not known is refused.
 
 use crate::accept::{MediaRange, accept_clauses, media_range};
+use crate::excerpt::excerpt;
 use crate::status::{Reason, Refusal};
 
 /// How an object is written down.
@@ -273,7 +274,11 @@ fn is_exactly(given: &MediaRange, mime: &str) -> bool {
 }
 
 fn unsupported(content_type: &str, known: &[&str]) -> Refusal {
-    let message = format!("the body has the unknown form {content_type:?}; known here: {}", known.join(", "));
+    let message = format!(
+        "the body has the unknown form {:?}; known here: {}",
+        excerpt(content_type),
+        known.join(", ")
+    );
     Refusal::new(Reason::UnsupportedMediaType, message)
 }
 

@@ -3,6 +3,7 @@
 //! Of a parameter that is repeated the first counts, and one that nobody asks for is ignored. A flag is
 //! on when it is there at all, unless it says "0" or "false". What cannot be decoded is refused.
 
+use crate::excerpt::excerpt;
 use crate::percent::decode_parameter;
 use crate::status::Refusal;
 use std::time::Duration;
@@ -42,7 +43,10 @@ impl Query {
             }
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (Some(name), Some(value)) = (decode_parameter(name), decode_parameter(value)) else {
-                return Err(Refusal::bad_request(format!("cannot decode the query parameter {part:?}")));
+                return Err(Refusal::bad_request(format!(
+                    "cannot decode the query parameter {:?}",
+                    excerpt(part)
+                )));
             };
             pairs.push((name, value));
         }
@@ -69,7 +73,9 @@ impl Query {
 
     pub fn integer(&self, name: &str) -> Result<Option<i64>, Refusal> {
         let parse = |value: &str| {
-            value.parse().map_err(|_| Refusal::bad_request(format!("{name} is not an integer: {value:?}")))
+            value
+                .parse()
+                .map_err(|_| Refusal::bad_request(format!("{name} is not an integer: {:?}", excerpt(value))))
         };
         self.first(name).map(parse).transpose()
     }
@@ -87,7 +93,7 @@ impl Query {
         match duration(text) {
             Some(Duration::ZERO) => Ok(REQUEST_TIMEOUT_MAX),
             Some(asked) => Ok(asked.min(REQUEST_TIMEOUT_MAX)),
-            None => Err(Refusal::bad_request(format!("timeout is no duration: {text:?}"))),
+            None => Err(Refusal::bad_request(format!("timeout is no duration: {:?}", excerpt(text)))),
         }
     }
 
@@ -105,7 +111,8 @@ impl Query {
             "" | "Metadata" => Ok(IncludeObject::Metadata),
             "Object" => Ok(IncludeObject::Object),
             other => Err(Refusal::bad_request(format!(
-                "cannot make a Table: includeObject is None, Metadata, Object or empty, not {other:?}"
+                "cannot make a Table: includeObject is None, Metadata, Object or empty, not {:?}",
+                excerpt(other)
             ))),
         }
     }
@@ -184,6 +191,21 @@ mod tests {
     fn what_cannot_be_decoded_is_not_dropped() {
         for raw in ["labelSelector=%zz", "%=1", "a=%ff"] {
             assert_eq!(Query::parse(raw).expect_err(raw).code(), 400);
+        }
+    }
+
+    #[test]
+    fn a_refusal_does_not_repeat_a_long_parameter() {
+        let long = "x".repeat(10_000);
+        let asked = query(&format!("limit={long}&timeout={long}&includeObject={long}"));
+        let refusals = [
+            asked.integer("limit").expect_err("no integer"),
+            asked.timeout().expect_err("no duration"),
+            asked.include_object().expect_err("unknown"),
+            Query::parse(&format!("{long}%")).expect_err("malformed"),
+        ];
+        for refusal in refusals {
+            assert!(refusal.message.len() < 300, "{}", refusal.message);
         }
     }
 

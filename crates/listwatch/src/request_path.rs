@@ -5,6 +5,7 @@
 //! from it; a name or a namespace that passes can be a part of a key. Whether a kind exists, and whether
 //! it lives in namespaces, is not known here.
 
+use crate::excerpt::excerpt;
 use crate::percent::decode_segment;
 use crate::query::Query;
 use crate::status::{GroupResource, Reason, Refusal};
@@ -129,7 +130,7 @@ pub fn parse(method: &str, path: &str, query: &Query) -> Result<Target, Refusal>
     let asked = Asked { method, named: place.name.is_some(), sub: place.subresource.is_some() };
     let verb = if watch_prefix { asked.old_watch() } else { asked.verb(query) };
     let Some(verb) = verb else {
-        let method = method.to_ascii_lowercase();
+        let method = excerpt(method).to_ascii_lowercase();
         return Err(Refusal::method_not_allowed(&GroupResource::new(group, place.resource), &method));
     };
     Ok(Target::Objects(ObjectTarget {
@@ -153,7 +154,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     if is_path_segment(name) {
         Ok(())
     } else {
-        Err(Refusal::bad_request(format!("{name:?} cannot be a name: it is no segment of a path")))
+        Err(Refusal::bad_request(format!("{:?} cannot be a name: it is no segment of a path", excerpt(name))))
     }
 }
 
@@ -180,7 +181,7 @@ fn segment(escaped: &str) -> Result<String, Refusal> {
 }
 
 fn bad_segment(escaped: &str) -> Refusal {
-    Refusal::bad_request(format!("{escaped:?} cannot be a segment of a path"))
+    Refusal::bad_request(format!("{:?} cannot be a segment of a path", excerpt(escaped)))
 }
 
 struct Place<'a> {
@@ -218,7 +219,8 @@ impl Asked<'_> {
     fn verb(&self, query: &Query) -> Option<Verb> {
         match (self.method, self.named) {
             ("GET" | "HEAD", true) => Some(Verb::Get),
-            ("GET" | "HEAD", false) if query.wants_watch() => Some(Verb::Watch),
+            // A watch is nothing without its body.
+            ("GET", false) if query.wants_watch() => Some(Verb::Watch),
             ("GET" | "HEAD", false) => Some(Verb::List),
             ("POST", named) if named == self.sub => Some(Verb::Create),
             ("PUT", true) => Some(Verb::Update),
@@ -230,7 +232,7 @@ impl Asked<'_> {
     }
 
     fn old_watch(&self) -> Option<Verb> {
-        matches!(self.method, "GET" | "HEAD").then_some(Verb::Watch)
+        (self.method == "GET").then_some(Verb::Watch)
     }
 }
 
@@ -257,7 +259,10 @@ fn page(method: &str, segments: &[&str]) -> Result<Page, Refusal> {
     if matches!(method, "GET" | "HEAD") {
         Ok(page)
     } else {
-        Err(Refusal::new(Reason::MethodNotAllowed, format!("{method} is not supported on this page")))
+        Err(Refusal::new(
+            Reason::MethodNotAllowed,
+            format!("{} is not supported on this page", excerpt(method)),
+        ))
     }
 }
 
@@ -306,6 +311,7 @@ mod tests {
         check("HEAD", "/api/v1/pods", "list /v1 pods - - -");
         check("GET", "/api/v1/pods?watch=true", "watch /v1 pods - - -");
         check("GET", "/api/v1/pods?watch=0", "list /v1 pods - - -");
+        check("HEAD", "/api/v1/pods?watch=1", "list /v1 pods - - -");
         check("GET", "/apis/apps/v1/namespaces/a/deployments", "list apps/v1 deployments a - -");
         check("GET", "/apis/apps/v1/namespaces/a/deployments?watch", "watch apps/v1 deployments a - -");
         check("POST", "/api/v1/namespaces/a/pods", "create /v1 pods a - -");
@@ -350,6 +356,7 @@ mod tests {
         check("GET", "/api/v1/watch/namespaces/a/pods/b/status", "404");
         check("GET", "/api/v1/watch", "404");
         check("DELETE", "/api/v1/watch/pods", "405");
+        check("HEAD", "/api/v1/watch/pods", "405");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! their length and then by their bytes. "0" is no version but a wish: anything will do. Past this room
 //! nobody spells either of the special cases as a number.
 
+use crate::excerpt::excerpt;
 use crate::status::Refusal;
 use std::cmp::Ordering;
 use std::fmt;
@@ -26,7 +27,8 @@ impl ResourceVersion {
             "0" => Ok(ResourceVersion::Any),
             _ => revision(text).map(ResourceVersion::At).ok_or_else(|| {
                 Refusal::bad_request(format!(
-                    "invalid resource version {text:?}: it is empty, \"0\", or a decimal number without a leading zero"
+                    "invalid resource version {:?}: it is empty, \"0\", or a decimal number without a leading zero",
+                    excerpt(text)
                 ))
             }),
         }

@@ -4,6 +4,7 @@
 //! names the options by their kind. A delete's options come from its body if it has one, and from the
 //! query only if it has none: the two are never mixed.
 
+use crate::excerpt::excerpt;
 use crate::list_options::OPTIONS_GROUP;
 use crate::query::Query;
 use crate::status::{Cause, Refusal};
@@ -111,7 +112,7 @@ impl WriteOptions {
         }
         if !manager.chars().all(is_printable) {
             let why = "it may have printable characters only";
-            causes.push(Cause::invalid("fieldManager", &json!(manager), why));
+            causes.push(Cause::invalid("fieldManager", &json!(excerpt(manager)), why));
         }
         let field_validation = match query.text("fieldValidation") {
             "Ignore" => FieldValidation::Ignore,
@@ -119,7 +120,7 @@ impl WriteOptions {
             "Strict" => FieldValidation::Strict,
             other => {
                 let supported = ["", "Ignore", "Strict", "Warn"];
-                causes.push(Cause::not_supported("fieldValidation", &json!(other), &supported));
+                causes.push(Cause::not_supported("fieldValidation", &json!(excerpt(other)), &supported));
                 FieldValidation::Warn
             }
         };
@@ -205,7 +206,7 @@ fn dry_run<'a>(asked: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) ->
     for value in asked {
         dry = true;
         if value != "All" {
-            causes.push(Cause::not_supported("dryRun", &json!(value), &["All"]));
+            causes.push(Cause::not_supported("dryRun", &json!(excerpt(value)), &["All"]));
             // One is enough, however many there are.
             break;
         }
@@ -221,7 +222,7 @@ fn propagation(asked: &str, causes: &mut Vec<Cause>) -> Option<Propagation> {
         "Foreground" => Some(Propagation::Foreground),
         other => {
             let supported = ["Foreground", "Background", "Orphan"];
-            causes.push(Cause::not_supported("propagationPolicy", &json!(other), &supported));
+            causes.push(Cause::not_supported("propagationPolicy", &json!(excerpt(other)), &supported));
             None
         }
     }

@@ -5,6 +5,7 @@
 //! for the caller to say: any other is refused, because it could only match nothing or everything.
 
 use super::{Lookup, SelectorError, check_count, check_length};
+use crate::excerpt::excerpt;
 use crate::request_path::is_path_segment;
 use crate::status::Refusal;
 use std::fmt;
@@ -81,7 +82,7 @@ impl FieldSelector {
         for term in &self.terms {
             let field = term.field();
             if field != METADATA_NAME && field != METADATA_NAMESPACE && !selectable(field) {
-                return Err(Refusal::bad_request(format!("field label not supported: {field}")));
+                return Err(Refusal::bad_request(format!("field label not supported: {}", excerpt(field))));
             }
         }
         Ok(())
@@ -141,11 +142,11 @@ fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
 fn term(at: usize, part: &str) -> Result<FieldTerm, SelectorError> {
     // The leftmost sign counts, and of two that begin there the longer one.
     let Some(sign_at) = part.find(['=', '!']) else {
-        return Err(SelectorError::new(at, format!("found {part:?}, expected =, == or != in it")));
+        return Err(SelectorError::new(at, format!("found {:?}, expected =, == or != in it", excerpt(part))));
     };
     let (field, rest) = part.split_at(sign_at);
     if field.is_empty() {
-        return Err(SelectorError::new(at, format!("found {part:?}, expected a field in front")));
+        return Err(SelectorError::new(at, format!("found {:?}, expected a field in front", excerpt(part))));
     }
     let (sign, raw) = ["!=", "==", "="]
         .into_iter()

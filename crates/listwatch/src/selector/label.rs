@@ -5,6 +5,7 @@
 //! `notin` are operators only where one is expected: they can be keys and values too.
 
 use super::{Lookup, SelectorError, check_count, check_label_key, check_label_value, check_length};
+use crate::excerpt::excerpt;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -164,7 +165,8 @@ struct Token<'a> {
 
 impl Token<'_> {
     fn expected(&self, what: &str) -> SelectorError {
-        let found = if self.kind == Kind::End { "the end".to_owned() } else { format!("{:?}", self.text) };
+        let found =
+            if self.kind == Kind::End { "the end".to_owned() } else { format!("{:?}", excerpt(self.text)) };
         SelectorError::new(self.at, format!("found {found}, expected {what}"))
     }
 }
@@ -201,8 +203,9 @@ impl<'a> Parser<'a> {
         if key.kind != Kind::Word {
             return Err(key.expected("a key"));
         }
-        check_label_key(key.text)
-            .map_err(|why| SelectorError::new(key.at, format!("invalid key {:?}: {why}", key.text)))?;
+        check_label_key(key.text).map_err(|why| {
+            SelectorError::new(key.at, format!("invalid key {:?}: {why}", excerpt(key.text)))
+        })?;
         let test = if negated { LabelTest::Absent } else { self.test()? };
         Ok(LabelTerm { key: key.text.to_owned(), test })
     }
@@ -230,7 +233,7 @@ impl<'a> Parser<'a> {
             Kind::Word => {
                 self.take();
                 check_label_value(token.text).map_err(|why| {
-                    SelectorError::new(token.at, format!("invalid value {:?}: {why}", token.text))
+                    SelectorError::new(token.at, format!("invalid value {:?}: {why}", excerpt(token.text)))
                 })?;
                 Ok(token.text)
             }
