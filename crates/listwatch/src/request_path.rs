@@ -416,6 +416,10 @@ mod tests {
             "/api/v1/namespaces/a/pods/b%25c",
             "/api/v1/namespaces/a%252fb/pods",
             "/openapi/v3/../v2",
+            "/openapi/v3/api%2Fv1",
+            "/apis/a%2fb/v1",
+            "/apis/g/v1/thi%2Fngs",
+            "/api/v1/po%00ds",
         ] {
             check("GET", path, "400");
         }
