@@ -5,6 +5,8 @@
 //! Kubernetes client must not notice the difference, so each room names the rules it keeps, and none
 //! makes an answer of its own to a refused request: that is [`status`]'s.
 
+pub mod crd;
+pub mod discovery;
 pub mod fingerprint;
 pub mod json_path;
 pub mod key;
@@ -12,3 +14,4 @@ pub mod registry;
 pub mod status;
 pub mod stored_form;
 pub mod timestamp;
+pub mod version;

@@ -56,6 +56,8 @@ pub enum Origin {
         definition: String,
         /// `openAPIV3Schema` of this version.
         schema: Option<Value>,
+        /// The definition is being deleted: what there is can be read, and nothing new comes.
+        terminating: bool,
     },
 }
 
@@ -128,6 +130,8 @@ pub struct Column {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ColumnSource {
     Path(JsonPath),
+    /// How long ago the time is to which the path leads.
+    Since(JsonPath),
     Named(NamedCell),
 }
 
@@ -212,8 +216,12 @@ impl Kind {
     pub fn custom(&self) -> Option<(&str, Option<&Value>)> {
         match &self.origin {
             Origin::BuiltIn => None,
-            Origin::Custom { definition, schema } => Some((definition, schema.as_ref())),
+            Origin::Custom { definition, schema, .. } => Some((definition, schema.as_ref())),
         }
+    }
+
+    pub fn is_terminating(&self) -> bool {
+        matches!(self.origin, Origin::Custom { terminating: true, .. })
     }
 
     pub fn is_of(&self, definition: &str) -> bool {

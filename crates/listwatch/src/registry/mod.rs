@@ -9,6 +9,7 @@ mod kind;
 mod name_rule;
 mod version_order;
 
+pub use builtin::ALL_VERBS;
 pub use kind::{
     Column, ColumnSource, Kind, NamedCell, Origin, ScalePaths, Scope, SelectableField, Subresources,
 };
@@ -165,7 +166,7 @@ mod tests {
         version.clone_into(&mut kind.version);
         plural.clone_into(&mut kind.plural);
         kind.kind = format!("Kind{plural}");
-        kind.origin = Origin::Custom { definition: definition.to_owned(), schema: None };
+        kind.origin = Origin::Custom { definition: definition.to_owned(), schema: None, terminating: false };
         kind
     }
 
