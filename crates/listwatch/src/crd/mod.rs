@@ -271,7 +271,7 @@ impl PrinterColumn {
             description: self.description.clone(),
             priority: self.priority,
             source: if is_date { ColumnSource::Since(path) } else { ColumnSource::Path(path) },
-            missing: None,
+            missing: Value::Null,
         })
     }
 }

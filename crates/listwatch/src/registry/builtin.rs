@@ -168,14 +168,20 @@ impl ColumnEntry {
             let name = Value::String(self.from);
             ColumnSource::Named(serde_json::from_value(name).expect("a cell that kinds.json names"))
         };
+        // What is absent has a value all the same: the one that Kubernetes' own types would have.
+        let zero = match self.data_type.as_str() {
+            "integer" => Value::from(0),
+            "boolean" => Value::Bool(false),
+            _ => Value::from(""),
+        };
         Column {
             name: self.name,
+            missing: self.missing.map_or(zero, Value::String),
             data_type: self.data_type,
             format: self.format,
             description: String::new(),
             priority: self.priority,
             source,
-            missing: self.missing,
         }
     }
 }

@@ -123,8 +123,8 @@ pub struct Column {
     /// Above zero: only shown to those who ask for more.
     pub priority: i64,
     pub source: ColumnSource,
-    /// Shown when there is nothing.
-    pub missing: Option<String>,
+    /// Shown when a path leads to nothing.
+    pub missing: Value,
 }
 
 #[derive(Clone, Debug, PartialEq)]
