@@ -70,8 +70,7 @@ impl JsonPath {
 
     /// The names on the way, if the path is made of nothing else. Only such a path can be written to.
     pub fn fields(&self) -> Option<Vec<&str>> {
-        let field = |step| if let &Step::Field(ref name) = step { Some(name.as_str()) } else { None };
-        self.steps.iter().map(field).collect()
+        self.steps.iter().map(Step::as_field).collect()
     }
 }
 
@@ -83,6 +82,13 @@ impl fmt::Display for JsonPath {
 }
 
 impl Step {
+    fn as_field(&self) -> Option<&str> {
+        match self {
+            Step::Field(name) => Some(name),
+            Step::Index(_) | Step::All | Step::Where { .. } => None,
+        }
+    }
+
     fn apply<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         match self {
             Step::Field(name) => value.get(name).into_iter().collect(),

@@ -191,6 +191,7 @@ impl Definition {
             delete_returns_object: false,
             unconditional_update: false,
             create_on_update: false,
+            has_spec: true,
             has_generation: true,
             origin,
         }

@@ -53,6 +53,8 @@ struct Entry {
     #[serde(default)]
     delete_returns_object: bool,
     #[serde(default)]
+    spec: bool,
+    #[serde(default)]
     generation: bool,
     #[serde(default)]
     conditional_update_only: bool,
@@ -129,6 +131,7 @@ impl Entry {
             delete_returns_object: self.delete_returns_object,
             unconditional_update: !self.conditional_update_only,
             create_on_update: self.create_on_update,
+            has_spec: self.spec,
             has_generation: self.generation,
             origin: Origin::BuiltIn,
         }

@@ -42,6 +42,8 @@ pub struct Kind {
     pub unconditional_update: bool,
     /// A PUT of an object that is not there creates it.
     pub create_on_update: bool,
+    /// What is wanted is told in a `spec`.
+    pub has_spec: bool,
     /// `metadata.generation` counts the changes of what is wanted.
     pub has_generation: bool,
     pub origin: Origin,
