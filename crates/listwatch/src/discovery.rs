@@ -86,9 +86,13 @@ impl Form {
     }
 }
 
-/// Of every document here: what it says is a matter of the registry. With its quotes.
-pub fn etag(registry: &Registry) -> String {
-    format!("\"{}\"", registry.hash())
+/// Of every document here, with its quotes: what a document says is a matter of the registry and of its form.
+pub fn etag(registry: &Registry, form: Form) -> String {
+    let form = match form {
+        Form::Plain => "",
+        Form::Aggregated(version) => version.as_str(),
+    };
+    format!("\"{}{form}\"", registry.hash())
 }
 
 /// `/api`
@@ -122,7 +126,7 @@ pub fn group(registry: &Registry, name: &str) -> Option<Value> {
     Some(Value::Object(fields))
 }
 
-/// `/api/v1`, `/apis/<group>/<version>`
+/// `/api/v1`, `/apis/<group>/<version>`: these have the plain form only.
 pub fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let kinds = registry.group_version(group, version)?.kinds();
     let resources: Vec<Value> = kinds.flat_map(|kind| resource_entries(kind)).collect();
@@ -329,6 +333,7 @@ mod tests {
             }
         }
         assert_eq!(seen, registry.kinds().count());
+        assert_ne!(etag(&registry, form), etag(&registry, Form::Plain));
         let v2beta1 = core(&registry, Form::Aggregated(AggregatedVersion::V2Beta1));
         assert_eq!(v2beta1["apiVersion"], "apidiscovery.k8s.io/v2beta1");
     }

@@ -1,6 +1,6 @@
 //! The paths by which columns, selectable fields and scales find a value in an object.
 //!
-//! `.spec.replicas`, `['a.b']`, `.metadata.annotations.a\.b`, `[0]`, `[-1]`, `[*]`,
+//! `.spec.replicas`, `['a.b']`, `.metadata.annotations.a\.b`, `[0]`, `[-1]`, `[-1:]`, `[*]`,
 //! `[?(@.type=="Ready")].status`; braces around the whole are allowed. Nothing else is: no descent of
 //! unknown depth, no arithmetic. So the work is bounded by the length of the path, which is bounded, and
 //! the number of matches, which is too.
@@ -24,6 +24,8 @@ enum Step {
     Field(String),
     /// From the end if negative.
     Index(i64),
+    /// From the first to before the second; either may be left out, and counts from the end if negative.
+    Slice(Option<i64>, Option<i64>),
     All,
     Where {
         fields: Vec<String>,
@@ -85,7 +87,7 @@ impl Step {
     fn as_field(&self) -> Option<&str> {
         match self {
             Step::Field(name) => Some(name),
-            Step::Index(_) | Step::All | Step::Where { .. } => None,
+            Step::Index(_) | Step::Slice(..) | Step::All | Step::Where { .. } => None,
         }
     }
 
@@ -93,6 +95,7 @@ impl Step {
         match self {
             Step::Field(name) => value.get(name).into_iter().collect(),
             Step::Index(index) => at(value, *index).into_iter().collect(),
+            Step::Slice(from, end) => slice(value, *from, *end).iter().take(MATCHES_MAX).collect(),
             Step::All => children(value).take(MATCHES_MAX).collect(),
             Step::Where { fields, equal, to } => {
                 let chosen = |item: &&'a Value| (reach(item, fields) == Some(to)) == *equal;
@@ -100,6 +103,16 @@ impl Step {
             }
         }
     }
+}
+
+fn slice(value: &Value, from: Option<i64>, end: Option<i64>) -> &[Value] {
+    let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    let place = |index: i64| {
+        let distance = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
+        if index < 0 { items.len().saturating_sub(distance) } else { distance.min(items.len()) }
+    };
+    let (from, end) = (from.map_or(0, place), end.map_or(items.len(), place));
+    items.get(from..end).unwrap_or_default()
 }
 
 fn at(value: &Value, index: i64) -> Option<&Value> {
@@ -159,9 +172,14 @@ impl<'a> Parser<'a> {
         }
         let end = self.rest.find(']').ok_or(BadPath("a bracket is not closed"))?;
         let (index, rest) = self.rest.split_at(end);
-        let index = index.trim().parse().map_err(|_| BadPath("a bracket holds no index"))?;
         self.rest = rest;
-        self.close("]").map(|()| Step::Index(index))
+        let number = |text: &str| text.trim().parse::<i64>().map_err(|_| BadPath("a bracket holds no index"));
+        let bound = |text: &str| if text.trim().is_empty() { Ok(None) } else { number(text).map(Some) };
+        let step = match index.split_once(':') {
+            Some((from, end)) => Step::Slice(bound(from)?, bound(end)?),
+            None => Step::Index(number(index)?),
+        };
+        self.close("]").map(|()| step)
     }
 
     /// After `?(@`.
@@ -292,6 +310,10 @@ mod tests {
         check(".spec.list[7]", json!([]));
         check(".spec.list[-4]", json!([]));
         check(".spec.list[*]", json!([1, 2, 3]));
+        check(".spec.list[-1:]", json!([3]));
+        check(".spec.list[0:2]", json!([1, 2]));
+        check(".spec.list[2:1]", json!([]));
+        check(".spec.list[-9:9]", json!([1, 2, 3]));
         check(".spec.*", json!([[1, 2, 3], 3]));
         check(".status.conditions[?(@.type==\"Ready\")].status", json!(["True"]));
         check(".status.conditions[?(@.type == 'Synced')].status", json!(["False"]));
@@ -316,7 +338,7 @@ mod tests {
             ".a[?(@.x=='y'",
             ".a[?(@.x<1)]",
             ".a\\",
-            ".a[1:2]",
+            ".a[1:2:3]",
             &long,
             &many,
         ] {
@@ -333,8 +355,10 @@ mod tests {
     #[test]
     fn no_text_makes_the_parser_fail_otherwise_than_by_refusing() {
         let mut random = StdRng::seed_from_u64(7);
-        let letters =
-            [".", "[", "]", "a", "'", "\"", "\\", "?(@", ")", "==", "!=", "*", "1", "-", "é", " ", "$", "{"];
+        let letters = [
+            ".", "[", "]", "a", "'", "\"", "\\", "?(@", ":", ")", "==", "!=", "*", "1", "-", "é", " ", "$",
+            "{",
+        ];
         let object = object();
         let mut parsed = 0;
         for _ in 0..20_000 {

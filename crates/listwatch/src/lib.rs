@@ -11,6 +11,7 @@ pub mod fingerprint;
 pub mod json_path;
 pub mod key;
 pub mod metadata_form;
+pub mod openapi;
 pub mod protobuf;
 pub mod registry;
 pub mod status;

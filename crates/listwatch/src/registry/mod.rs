@@ -70,7 +70,8 @@ impl Registry {
         }
         let first_custom = groups.iter().position(|group| group.is_custom()).unwrap_or(groups.len());
         groups[first_custom..].sort_by(|a, b| a.name.cmp(&b.name));
-        let mut fingerprint = Fingerprint::default();
+        // A later program may tell of the same kinds in other words.
+        let mut fingerprint = Fingerprint::of(crate::version::git_version().as_bytes());
         for kind in groups.iter().flat_map(Group::kinds) {
             fingerprint.add(format!("{kind:?}").as_bytes());
         }
@@ -88,7 +89,7 @@ impl Registry {
         self.with(definition, Vec::new())
     }
 
-    /// Changes if and only if some kind does.
+    /// Changes when a kind does.
     pub fn hash(&self) -> &str {
         &self.inner.hash
     }
