@@ -1,7 +1,7 @@
 //! An OpenAPI v2 document as the protobuf that older clients ask for.
 //!
-//! The numbers are those of gnostic's `OpenAPIv2.proto`. It writes what the documents of this crate hold and is no
-//! general encoder. What gnostic keeps as any value is written as YAML, and JSON is YAML.
+//! The numbers are those of gnostic's `OpenAPIv2.proto`. It writes what the documents of this crate hold
+//! and is no general encoder. What gnostic keeps as any value is written as YAML, and JSON is YAML.
 
 use crate::protobuf::wire::Writer;
 use serde_json::{Map, Value};

@@ -1,8 +1,8 @@
 //! The paths of a kind and what can be done there.
 //!
 //! kubectl looks for the PATCH of a kind, by its group, version and kind, and asks whether it takes
-//! `fieldValidation` and `dryRun`; if two paths patched the same kind it would take either. So only the object itself
-//! is told of, and not its subresources.
+//! `fieldValidation` and `dryRun`; if two paths patched the same kind it would take either. So only the
+//! object itself is told of, and not its subresources.
 
 use super::{Dialect, schema};
 use crate::registry::Kind;

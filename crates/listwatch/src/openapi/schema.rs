@@ -64,15 +64,15 @@ pub fn define(kind: &Kind, dialect: Dialect, definitions: &mut Definitions) {
 }
 
 fn add_type_and_metadata(own: &mut Value, dialect: Dialect) {
-    let metadata = refer(&schemas::OBJECT_META, dialect);
-    if let Some(properties) =
-        own.as_object_mut().map(|own| own.entry("properties").or_insert_with(|| json!({})))
-    {
-        let text = |about: &str| json!({ "type": "string", "description": about });
-        properties["apiVersion"] = text("The group and version in which the object is written.");
-        properties["kind"] = text("The name of the object's kind.");
-        properties["metadata"] = metadata;
+    let Some(own) = own.as_object_mut() else { return };
+    let properties = own.entry("properties").or_insert(Value::Null);
+    if !properties.is_object() {
+        *properties = json!({});
     }
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    properties["apiVersion"] = text("The group and version in which the object is written.");
+    properties["kind"] = text("The name of the object's kind.");
+    properties["metadata"] = refer(&schemas::OBJECT_META, dialect);
 }
 
 fn opaque(kind: &Kind) -> Value {
@@ -151,7 +151,7 @@ fn custom(schema: Option<&Value>, dialect: Dialect) -> Value {
         (Some(schema), Dialect::V3) => schema.clone(),
         (Some(schema), Dialect::V2) => to_v2(schema, DEPTH_MAX),
     };
-    if own.get("type").is_some() { own } else { free }
+    if own.get("type").is_some_and(|of| of == "object") { own } else { free }
 }
 
 /// What version 2 can say of a custom schema, read as old clients read it: where it cannot be said, anything
@@ -171,21 +171,27 @@ fn to_v2(schema: &Value, depth: u32) -> Value {
         shown.remove("required");
         return Value::Object(shown);
     }
-    shown.extend(given.get("type").map(|of| ("type".to_owned(), of.clone())));
-    let additional = given.get("additionalProperties").filter(|additional| additional.is_object());
-    if let Some(additional) = additional {
-        shown.insert("additionalProperties".to_owned(), to_v2(additional, depth - 1));
-    } else if let Some(properties) =
-        given.get("properties").and_then(Value::as_object).filter(|all| !all.is_empty())
-    {
-        let properties: Map<String, Value> =
-            properties.iter().map(|(name, schema)| (name.clone(), to_v2(schema, depth - 1))).collect();
-        shown.insert("properties".to_owned(), Value::Object(properties));
-    }
-    if let Some(items) = given.get("items").filter(|items| items.is_object()) {
-        shown.insert("items".to_owned(), to_v2(items, depth - 1));
+    let of_type = given.get("type").and_then(Value::as_str).unwrap_or_default();
+    shown.insert("type".to_owned(), json!(of_type));
+    match of_type {
+        "object" => shown.extend(contents_to_v2(given, depth)),
+        "array" => {
+            shown.extend(given.get("items").map(|items| ("items".to_owned(), to_v2(items, depth - 1))))
+        }
+        _ => {}
     }
     Value::Object(shown)
+}
+
+/// What an object may hold: anything of one schema, or fields by name.
+fn contents_to_v2(given: &Map<String, Value>, depth: u32) -> Option<(String, Value)> {
+    if let Some(additional) = given.get("additionalProperties").filter(|additional| additional.is_object()) {
+        return Some(("additionalProperties".to_owned(), to_v2(additional, depth - 1)));
+    }
+    let properties = given.get("properties")?.as_object().filter(|properties| !properties.is_empty())?;
+    let properties: Map<String, Value> =
+        properties.iter().map(|(name, schema)| (name.clone(), to_v2(schema, depth - 1))).collect();
+    Some(("properties".to_owned(), Value::Object(properties)))
 }
 
 fn is_free(schema: &Map<String, Value>) -> bool {
@@ -203,6 +209,81 @@ fn is_free(schema: &Map<String, Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crd;
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+
+    /// The rules by which kubectl makes models of definitions. One that breaks them costs it all others.
+    fn check_model(schema: &Value, definitions: &Definitions) {
+        let fields = schema.as_object().expect("a schema is an object");
+        if let Some(to) = fields.get("$ref") {
+            let name = to.as_str().and_then(|to| to.strip_prefix("#/definitions/")).expect("a definition");
+            assert!(definitions.contains_key(name), "{name}");
+            assert!(!fields.contains_key("type") && !fields.contains_key("properties"), "{schema}");
+            return;
+        }
+        let of_type = fields.get("type").map(|of| of.as_str().expect("one type"));
+        assert!(of_type != Some("array") || fields.contains_key("items"), "{schema}");
+        let known = ["object", "array", "string", "integer", "number", "boolean"];
+        assert!(of_type.is_none_or(|of| known.contains(&of)), "{schema}");
+        let properties = fields.get("properties").map(|all| all.as_object().expect("properties by name"));
+        assert!(properties.is_none() || of_type == Some("object"), "{schema}");
+        let inner = properties.into_iter().flat_map(Map::values);
+        for each in inner.chain(fields.get("items")).chain(fields.get("additionalProperties")) {
+            check_model(each, definitions);
+        }
+    }
+
+    /// Anything that may stand in a definition's schema, and things that may not.
+    fn random_schema(random: &mut StdRng, depth: u32) -> Value {
+        let mut schema = json!({});
+        let types = ["object", "array", "string", "integer", "number", "boolean", "strange"];
+        if random.random_bool(0.9) {
+            schema["type"] = json!(types[random.random_range(0..types.len())]);
+        }
+        for flag in ["nullable", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"] {
+            if random.random_bool(0.1) {
+                schema[flag] = json!(random.random_bool(0.7));
+            }
+        }
+        for field in ["items", "additionalProperties", "properties", "oneOf", "required", "default"] {
+            if random.random_bool(0.4) {
+                schema[field] = match random.random_range(0..4) {
+                    0 if depth > 0 => random_schema(random, depth - 1),
+                    1 if depth > 0 => {
+                        json!({ "a": random_schema(random, depth - 1), "b": { "type": "string" } })
+                    }
+                    2 => json!(true),
+                    _ => json!([1, "x", null]),
+                };
+            }
+        }
+        schema
+    }
+
+    #[test]
+    fn no_definition_makes_a_document_that_kubectl_cannot_read() {
+        let mut random = StdRng::seed_from_u64(5);
+        let mut object = crd::tests::established(crd::tests::example());
+        for _ in 0..600 {
+            object["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = random_schema(&mut random, 4);
+            let kinds = crd::Definition::parse(&object).expect("good").kinds();
+            let (mut definitions, mut schemas) = (Definitions::new(), Definitions::new());
+            define(&kinds[0], Dialect::V2, &mut definitions);
+            define(&kinds[0], Dialect::V3, &mut schemas);
+            definitions.values().for_each(|schema| check_model(schema, &definitions));
+            let metadata = &schemas["com.example.stable.v1.CronTab"]["properties"]["metadata"];
+            assert!(metadata["allOf"].is_array());
+        }
+    }
+
+    #[test]
+    fn kubectl_can_read_the_built_in_definitions() {
+        let mut definitions = Definitions::new();
+        for kind in crate::registry::Registry::built_in().kinds() {
+            define(kind, Dialect::V2, &mut definitions);
+        }
+        definitions.values().for_each(|schema| check_model(schema, &definitions));
+    }
 
     #[test]
     fn what_version_2_says_of_a_custom_schema() {

@@ -1,7 +1,7 @@
 //! `/openapi/v2`: all kinds in one document, as JSON or as the protobuf of the gnostic library.
 //!
-//! kubectl up to 1.24 will create nothing without it. It refuses fields that a schema does not have, so a schema
-//! that is here says everything or leaves it free.
+//! kubectl up to 1.24 will create nothing without it. It refuses fields that a schema does not have, so a
+//! schema that is here says everything or leaves it free.
 
 use super::schema::{Definitions, define};
 use super::{Dialect, info, operation};

@@ -4,8 +4,7 @@
 
 use super::schema::{Definitions, define};
 use super::{Dialect, info, operation};
-use crate::fingerprint::Fingerprint;
-use crate::registry::{GroupVersion, Registry};
+use crate::registry::Registry;
 use serde_json::{Map, Value, json};
 
 /// The document at `/openapi/v3`.
@@ -14,7 +13,7 @@ pub fn index(registry: &Registry) -> Value {
     for group in registry.groups() {
         for version in &group.versions {
             let path = path(&group.name, &version.version);
-            let url = format!("/openapi/v3/{path}?hash={}", hash(version));
+            let url = format!("/openapi/v3/{path}?hash={}", version.hash());
             paths.insert(path, json!({ "serverRelativeURL": url }));
         }
     }
@@ -34,19 +33,11 @@ pub fn document(registry: &Registry, group: &str, version: &str) -> Option<Value
 
 /// The ETag of a document, with its quotes.
 pub fn etag(registry: &Registry, group: &str, version: &str) -> Option<String> {
-    registry.group_version(group, version).map(|version| format!("\"{}\"", hash(version)))
+    registry.group_version(group, version).map(|version| format!("\"{}\"", version.hash()))
 }
 
 fn path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
-}
-
-fn hash(version: &GroupVersion) -> String {
-    let mut fingerprint = Fingerprint::of(crate::version::git_version().as_bytes());
-    for kind in version.kinds() {
-        fingerprint.add(format!("{kind:?}").as_bytes());
-    }
-    fingerprint.to_string()
 }
 
 #[cfg(test)]

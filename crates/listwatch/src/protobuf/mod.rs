@@ -1,8 +1,8 @@
 //! Protobuf bodies of the kinds that typed clients send: to JSON and back.
 //!
-//! A body is `k8s\0` and then an envelope that says what is inside. Fields that are not known are passed over,
-//! so a newer client can talk to us; bytes that cannot be right are a bad request. What a table says is
-//! never zero is left out when it is, as Kubernetes does in JSON.
+//! A body is `k8s\0` and then an envelope that says what is inside. Fields that are not known are passed
+//! over, so a newer client can talk to us; bytes that cannot be right are a bad request. What a table says
+//! is never zero is left out when it is, as Kubernetes does in JSON.
 
 pub mod schemas;
 pub mod wire;

@@ -1,7 +1,8 @@
 //! The messages of the kinds that typed clients send and read as protobuf.
 //!
-//! Field numbers and names are those of Kubernetes' published `.proto` files. The same tables tell OpenAPI what
-//! these kinds are made of. A field that `keeps_zero` may be present and zero; any other is absent when it is.
+//! Field numbers and names are those of Kubernetes' published `.proto` files. The same tables tell OpenAPI
+//! what these kinds are made of. A field that `keeps_zero` may be present and zero; any other is absent
+//! when it is.
 
 /// A message, and the schema of a JSON object at the same time.
 #[derive(Debug)]

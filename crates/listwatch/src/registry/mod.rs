@@ -24,13 +24,34 @@ use std::sync::{Arc, LazyLock};
 #[derive(Clone, Debug)]
 pub struct GroupVersion {
     pub version: String,
-    by_plural: BTreeMap<String, Arc<Kind>>,
+    by_plural: BTreeMap<String, Served>,
+}
+
+/// A kind and its fingerprint, which is taken once: a schema can be long, and registries are made often.
+#[derive(Clone, Debug)]
+struct Served {
+    kind: Arc<Kind>,
+    hash: Fingerprint,
+}
+
+impl Served {
+    fn new(kind: Kind) -> Served {
+        let hash = Fingerprint::of(format!("{kind:?}").as_bytes());
+        Served { kind: Arc::new(kind), hash }
+    }
 }
 
 impl GroupVersion {
     /// By plural name.
     pub fn kinds(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        self.by_plural.values()
+        self.by_plural.values().map(|served| &served.kind)
+    }
+
+    /// Changes when one of its kinds does.
+    pub fn hash(&self) -> String {
+        let mut hash = Fingerprint::of(crate::version::git_version().as_bytes());
+        self.by_plural.values().for_each(|served| hash.add(served.hash.to_string().as_bytes()));
+        hash.to_string()
     }
 }
 
@@ -55,7 +76,7 @@ struct Inner {
 }
 
 static BUILT_IN: LazyLock<Registry> =
-    LazyLock::new(|| Registry::of(builtin::kinds().into_iter().map(Arc::new)));
+    LazyLock::new(|| Registry::of(builtin::kinds().into_iter().map(Served::new)));
 
 impl Registry {
     /// The kinds that need no definition.
@@ -63,25 +84,29 @@ impl Registry {
         BUILT_IN.clone()
     }
 
-    fn of(kinds: impl IntoIterator<Item = Arc<Kind>>) -> Registry {
+    fn of(kinds: impl IntoIterator<Item = Served>) -> Registry {
         let mut groups: Vec<Group> = Vec::new();
-        for kind in kinds {
-            insert(&mut groups, kind);
+        for served in kinds {
+            insert(&mut groups, served);
         }
         let first_custom = groups.iter().position(|group| group.is_custom()).unwrap_or(groups.len());
         groups[first_custom..].sort_by(|a, b| a.name.cmp(&b.name));
-        // A later program may tell of the same kinds in other words.
-        let mut fingerprint = Fingerprint::of(crate::version::git_version().as_bytes());
-        for kind in groups.iter().flat_map(Group::kinds) {
-            fingerprint.add(format!("{kind:?}").as_bytes());
+        let mut fingerprint = Fingerprint::default();
+        for version in groups.iter().flat_map(|group| &group.versions) {
+            fingerprint.add(version.hash().as_bytes());
         }
         Registry { inner: Arc::new(Inner { groups, hash: fingerprint.to_string() }) }
     }
 
     /// With the kinds of one definition, in the place of those that it had before.
     pub fn with(&self, definition: &str, kinds: Vec<Kind>) -> Registry {
-        let kept: Vec<Arc<Kind>> = self.kinds().filter(|kind| !kind.is_of(definition)).cloned().collect();
-        Registry::of(kept.into_iter().chain(kinds.into_iter().map(Arc::new)))
+        let versions = self.inner.groups.iter().flat_map(|group| &group.versions);
+        let kept: Vec<Served> = versions
+            .flat_map(|version| version.by_plural.values())
+            .filter(|served| !served.kind.is_of(definition))
+            .cloned()
+            .collect();
+        Registry::of(kept.into_iter().chain(kinds.into_iter().map(Served::new)))
     }
 
     /// Without what this definition added.
@@ -113,7 +138,7 @@ impl Registry {
 
     /// As a path names it.
     pub fn by_resource(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
-        self.group_version(group, version)?.by_plural.get(plural)
+        self.group_version(group, version)?.by_plural.get(plural).map(|served| &served.kind)
     }
 
     /// As an object names it.
@@ -123,7 +148,8 @@ impl Registry {
 
     /// In whichever version the group prefers; for those who know no version.
     pub fn by_group_resource(&self, group: &str, plural: &str) -> Option<&Arc<Kind>> {
-        self.group(group)?.versions.iter().find_map(|version| version.by_plural.get(plural))
+        let mut versions = self.group(group)?.versions.iter();
+        versions.find_map(|version| version.by_plural.get(plural)).map(|served| &served.kind)
     }
 
     pub fn by_group_kind(&self, group: &str, kind: &str) -> Option<&Arc<Kind>> {
@@ -141,7 +167,8 @@ impl Group {
     }
 }
 
-fn insert(groups: &mut Vec<Group>, kind: Arc<Kind>) {
+fn insert(groups: &mut Vec<Group>, served: Served) {
+    let kind = &served.kind;
     let at = groups.iter().position(|group| group.name == kind.group).unwrap_or_else(|| {
         groups.push(Group { name: kind.group.clone(), versions: Vec::new() });
         groups.len() - 1
@@ -152,7 +179,7 @@ fn insert(groups: &mut Vec<Group>, kind: Arc<Kind>) {
         versions.sort_by(|a, b| newest_first(&a.version, &b.version));
     }
     for each in versions.iter_mut().filter(|each| each.version == kind.version) {
-        each.by_plural.insert(kind.plural.clone(), Arc::clone(&kind));
+        each.by_plural.insert(kind.plural.clone(), served.clone());
     }
 }
 
