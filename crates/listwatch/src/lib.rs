@@ -5,4 +5,9 @@
 //! Kubernetes client must not notice the difference, so each room names the rules it keeps, and none
 //! makes an answer of its own to a refused request: that is [`status`]'s.
 
+pub mod object;
+pub mod patch;
+pub mod scale;
+pub mod schema;
 pub mod status;
+pub mod write_rules;
