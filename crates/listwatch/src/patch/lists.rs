@@ -4,6 +4,9 @@
 //! by the field that holds it, list elements not counted: `containers` is a map by `name` wherever a `spec`
 //! holds it. A list that the table does not know is replaced whole.
 
+use serde_json::Value;
+use std::collections::BTreeMap;
+
 /// How a list is merged with another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListType {
@@ -99,6 +102,61 @@ pub fn applied(path: &[&str]) -> ListType {
 /// What a key field of a list element counts as where it is left out.
 pub fn key_default(field: &str) -> Option<&'static str> {
     if field == "protocol" { Some("TCP") } else { None }
+}
+
+/// The maps of built-in kinds that are applied whole, by their field: half a selector selects too much.
+pub fn is_atomic_map(field: &str) -> bool {
+    const ATOMIC: &[&str] = &[
+        "selector",
+        "labelSelector",
+        "namespaceSelector",
+        "podSelector",
+        "objectSelector",
+        "nodeSelector",
+        "secretKeyRef",
+        "configMapKeyRef",
+        "fieldRef",
+        "resourceFieldRef",
+        "claimRef",
+        "secretRef",
+        "roleRef",
+    ];
+    ATOMIC.contains(&field)
+}
+
+/// The elements of a merged list in their order. Those that `order` names come as it says; one that it does
+/// not name stays in front of the named ones that it was in front of in `before`.
+pub fn arrange(
+    list: Vec<(Option<String>, Value)>,
+    before: &[Option<String>],
+    order: &[String],
+) -> Vec<Value> {
+    let order: BTreeMap<&str, usize> =
+        order.iter().enumerate().rev().map(|(at, name)| (name.as_str(), at)).collect();
+    let before: BTreeMap<&str, usize> =
+        before.iter().enumerate().rev().filter_map(|(at, name)| Some((name.as_deref()?, at))).collect();
+    let (mut named, mut others) = (Vec::new(), Vec::new());
+    for (name, value) in list {
+        let name = name.as_deref();
+        let was = name.and_then(|name| before.get(name).copied());
+        match name.and_then(|name| order.get(name)) {
+            Some(place) => named.push((*place, was, value)),
+            None => others.push((was, value)),
+        }
+    }
+    named.sort_by_key(|(place, ..)| *place);
+    let mut others = others.into_iter().peekable();
+    let mut arranged = Vec::with_capacity(named.len() + others.len());
+    for (_, was, value) in named {
+        while let Some((Some(other), _)) = others.peek()
+            && was.is_some_and(|was| *other < was)
+        {
+            arranged.extend(others.next().map(|(_, value)| value));
+        }
+        arranged.push(value);
+    }
+    arranged.extend(others.map(|(_, value)| value));
+    arranged
 }
 
 #[cfg(test)]

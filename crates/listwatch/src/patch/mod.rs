@@ -4,10 +4,14 @@
 //! looks at who asks or at what the kind allows: what comes out goes through the write rules like any
 //! update. A patch that fails leaves nothing half done, and a hostile one costs bounded time and memory.
 
+pub mod apply;
+pub mod field_set;
 pub mod json;
 pub mod lists;
+mod managers;
 pub mod merge;
 pub mod strategic;
+pub mod typed;
 
 use crate::status::{Reason, Refusal};
 

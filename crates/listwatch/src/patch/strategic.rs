@@ -256,37 +256,16 @@ fn delete_values(map: &mut Map<String, Value>, field: &str, values: &[Value]) {
     }
 }
 
-/// The elements that `order` names come in that order. One that it does not name stays in front of the
-/// named ones that it was in front of.
+/// The elements that `order` names come in that order.
 fn reorder(list: &mut Vec<Value>, before: &[Value], order: &[Value], list_type: ListType) {
     let name = |value: &Value| match list_type {
         ListType::Map(keys) => key(value, keys),
         _ => Some(value.to_string()),
     };
-    let positions = |values: &[Value]| -> BTreeMap<String, usize> {
-        values.iter().enumerate().rev().filter_map(|(place, value)| Some((name(value)?, place))).collect()
-    };
-    let (order, before) = (positions(order), positions(before));
-    let (mut named, mut others) = (Vec::new(), Vec::new());
-    for value in std::mem::take(list) {
-        let name = name(&value).unwrap_or_default();
-        let was = before.get(&name).copied();
-        match order.get(&name) {
-            Some(place) => named.push((*place, was, value)),
-            None => others.push((was, value)),
-        }
-    }
-    named.sort_by_key(|(place, ..)| *place);
-    let mut others = others.into_iter().peekable();
-    for (_, was, value) in named {
-        while let Some((Some(other), _)) = others.peek()
-            && was.is_some_and(|was| *other < was)
-        {
-            list.extend(others.next().map(|(_, value)| value));
-        }
-        list.push(value);
-    }
-    list.extend(others.map(|(_, value)| value));
+    let before: Vec<Option<String>> = before.iter().map(name).collect();
+    let order: Vec<String> = order.iter().filter_map(name).collect();
+    let all = std::mem::take(list).into_iter().map(|value| (name(&value), value)).collect();
+    *list = lists::arrange(all, &before, &order);
 }
 
 /// A value of a patch that meets nothing, without the nulls and directives that were meant for a merge.
