@@ -169,7 +169,9 @@ impl ScalePaths {
             return Err(Refusal::bad_request("the object has no place for the number of its replicas"));
         }
         let (mut changed, _) = Object::decode(value)?;
-        changed.set_resource_version(sent.resource_version());
+        if !sent.resource_version().is_empty() {
+            changed.set_resource_version(sent.resource_version());
+        }
         if !sent.uid().is_empty() {
             changed.set_uid(sent.uid());
         }
@@ -253,6 +255,8 @@ mod tests {
         let after = paths().put(&before, &sent).expect("a good scale");
         assert_eq!(after.get("spec"), Some(&json!({ "other": 1, "size": { "wanted": 4 } })));
         assert_eq!((after.get("status"), after.resource_version(), after.uid()), (None, "5", "u"));
+        let blind = paths().put(&before, &json!({ "spec": { "replicas": 4 } })).expect("a good scale");
+        assert_eq!(blind.resource_version(), "7", "who names no version takes the one that is there");
         let mut again = paths().of(&after).expect("a scale");
         again["spec"]["replicas"] = json!(9);
         let round = paths().put(&after, &again).expect("a good scale");

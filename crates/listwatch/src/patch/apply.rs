@@ -476,4 +476,63 @@ mod tests {
         track(Some(&made), &mut ignorant, &writer("hand", 2));
         assert_eq!(ignorant, made);
     }
+
+    /// Against a model that knows of each key its value and its owners.
+    #[test]
+    fn random_appliers_agree_with_a_naive_model() {
+        use rand::{Rng, SeedableRng, rngs::StdRng};
+        use std::collections::BTreeSet;
+        let mut random = StdRng::seed_from_u64(23);
+        let (mut conflicts, mut forced) = (0, 0);
+        for _ in 0..300 {
+            let mut live: Option<Object> = None;
+            let mut model: BTreeMap<&str, (String, BTreeSet<&str>)> = BTreeMap::new();
+            for now in 0..12 {
+                let me = ["x", "y", "z"][random.random_range(0..3)];
+                let force = random.random_bool(0.4);
+                let mut said: BTreeMap<&str, String> = BTreeMap::new();
+                for key in ["a", "b", "c", "d"] {
+                    if random.random_bool(0.5) {
+                        said.insert(key, random.random_range(0..2).to_string());
+                    }
+                }
+                let contested = said.iter().any(|(key, value)| {
+                    model
+                        .get(key)
+                        .is_some_and(|(old, owners)| old != value && owners.iter().any(|one| *one != me))
+                });
+                let found = apply(live.as_ref(), config(json!(said)), &what(), &writer(me, now), force);
+                if contested && !force {
+                    conflicts += 1;
+                    assert_eq!(found.expect_err("a conflict").code(), 409);
+                    continue;
+                }
+                forced += usize::from(contested);
+                for (key, value) in &said {
+                    let (old, owners) = model.entry(key).or_default();
+                    if old != value {
+                        owners.clear();
+                        old.clone_from(value);
+                    }
+                    owners.insert(me);
+                }
+                model.retain(|key, (_, owners)| {
+                    said.contains_key(key) || !owners.remove(me) || !owners.is_empty()
+                });
+                let object = found.expect("no conflict");
+                let data: BTreeMap<&str, &String> =
+                    model.iter().map(|(key, (value, _))| (*key, value)).collect();
+                assert_eq!(object.get("data").cloned().unwrap_or(json!({})), json!(data));
+                for (manager, owned) in Managers::of(&object).0 {
+                    let mine = model.iter().filter(|(_, (_, owners))| owners.contains(manager.name.as_str()));
+                    let mine: Vec<String> = mine.map(|(key, _)| format!(".data.{key}")).collect();
+                    let held: Vec<String> =
+                        owned.fields.paths().into_iter().filter(|path| path != ".data").collect();
+                    assert_eq!(held, mine);
+                }
+                live = Some(object);
+            }
+        }
+        assert!(100 < conflicts && 100 < forced, "{conflicts} conflicts, {forced} forced");
+    }
 }

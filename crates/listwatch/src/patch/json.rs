@@ -489,4 +489,47 @@ mod tests {
             assert_eq!(found.ok(), good.then(|| json!(model)), "{patch:?}");
         }
     }
+
+    #[test]
+    fn whatever_a_patch_does_the_outcome_can_be_stored() {
+        let mut random = StdRng::seed_from_u64(13);
+        let pointer = |random: &mut StdRng| {
+            let steps = ["a", "b", "0", "1", "-", "", "~1", "01"];
+            (0..random.random_range(0..5))
+                .map(|_| format!("/{}", steps[random.random_range(0..8)]))
+                .collect::<String>()
+        };
+        let (mut done, mut refused) = (0, 0);
+        for _ in 0..400 {
+            let mut patch = Vec::new();
+            for _ in 0..random.random_range(1..40) {
+                let op = ["add", "add", "copy", "copy", "move", "replace", "remove", "test"]
+                    [random.random_range(0..8)];
+                let value = [json!({ "a": {}, "b": [] }), json!([[], {}]), json!(1), json!(null)]
+                    [random.random_range(0..4)]
+                .clone();
+                let (path, from) = (pointer(&mut random), pointer(&mut random));
+                patch.push(json!({ "op": op, "path": path, "from": from, "value": value }));
+                // Most patches would fail at their first operations, and the rest would see nothing.
+                if apply(json!({ "a": {}, "b": [1] }), Value::Array(patch.clone())).is_err()
+                    && random.random_bool(0.9)
+                {
+                    patch.pop();
+                }
+            }
+            match apply(json!({ "a": {}, "b": [1] }), Value::Array(patch)) {
+                Ok(document) => {
+                    done += 1;
+                    assert!(depth_within(&document, DEPTH_MAX));
+                    let bytes = serde_json::to_vec(&document).expect("JSON");
+                    assert_eq!(crate::object::parse(&bytes), Ok(document));
+                }
+                Err(refusal) => {
+                    refused += 1;
+                    assert!(matches!(refusal.code(), 413 | 422), "{refusal}");
+                }
+            }
+        }
+        assert!(20 < done && 20 < refused, "{done} done, {refused} refused");
+    }
 }

@@ -15,6 +15,9 @@ pub mod typed;
 
 use crate::status::{Reason, Refusal};
 
+/// Bytes of a message that quotes a patch.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
 /// The language of a patch, which is told by its content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchType {
@@ -50,14 +53,29 @@ impl PatchType {
     }
 }
 
-/// A patch that can be read and cannot be carried out.
+/// A patch that can be read and cannot be carried out. What the message quotes of it is cut.
 fn unprocessable(message: impl Into<String>) -> Refusal {
+    let mut message = message.into();
+    if MESSAGE_BYTES_MAX < message.len() {
+        let mut end = MESSAGE_BYTES_MAX;
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+        message.push_str("...");
+    }
     Refusal::new(Reason::Invalid, message)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_quote_is_cut() {
+        let message = unprocessable("\u{e9}".repeat(10_000)).message;
+        assert!(message.len() <= MESSAGE_BYTES_MAX + 3 && message.ends_with("..."));
+    }
 
     #[test]
     fn the_content_type_tells_the_language() {

@@ -18,6 +18,8 @@ pub enum Propagation {
 /// The options of a delete. A body that has any is all that counts; else the query is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
+    /// For kinds that take their time to stop. None does here: what is deleted is gone, or waits for its
+    /// finalizers however long they take.
     pub grace_period_s: Option<i64>,
     pub propagation: Option<Propagation>,
     pub uid: Option<String>,

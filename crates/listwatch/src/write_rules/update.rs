@@ -341,4 +341,35 @@ mod tests {
             before_update(&object(stored()), object(sent), &kind, Endpoint::Whole, "n", "a").expect("good");
         assert_eq!((same.write, same.object.api_version()), (Write::Nothing, "example.com/v2"));
     }
+
+    #[test]
+    fn what_was_answered_and_is_sent_again_is_no_write() {
+        use rand::{Rng, SeedableRng, rngs::StdRng};
+        let mut random = StdRng::seed_from_u64(17);
+        let mut written = 0;
+        for _ in 0..2_000 {
+            let sent = edited(|sent| {
+                for _ in 0..random.random_range(1..4) {
+                    let small = json!(random.random_range(0..3));
+                    match random.random_range(0..6) {
+                        0 => sent["spec"]["x"] = small,
+                        1 => sent["status"] = json!({ "ready": small }),
+                        2 => sent["metadata"]["labels"] = json!({ "x": small.to_string() }),
+                        3 => sent["metadata"]["generation"] = small,
+                        4 => sent["metadata"]["finalizers"] = json!(vec!["a/x"; random.random_range(0..2)]),
+                        _ => sent["extra"] = small,
+                    }
+                }
+            });
+            let endpoint = if random.random_bool(0.5) { Endpoint::Whole } else { Endpoint::Status };
+            let first = update(sent.clone(), endpoint).expect("a good update");
+            written += usize::from(first.write != Write::Nothing);
+            let spec_changed = first.object.get("spec") != object(stored()).get("spec")
+                || first.object.get("extra").is_some();
+            assert_eq!(first.object.generation(), 3 + i64::from(spec_changed), "{sent}");
+            let again = before_update(&first.object, first.object.clone(), &widget(), endpoint, "n", "a");
+            assert_eq!(again.expect("good").write, Write::Nothing, "{sent}");
+        }
+        assert!(500 < written);
+    }
 }
