@@ -122,7 +122,7 @@ fn finalizers(object: &Object, causes: &mut Vec<Cause>) {
     }
     let has = |wanted: &str| object.finalizers().any(|name| name == wanted);
     if has(ORPHAN_FINALIZER) && has(FOREGROUND_FINALIZER) {
-        let why = format!("finalizer {ORPHAN_FINALIZER} and {FOREGROUND_FINALIZER} cannot be both set");
+        let why = format!("{ORPHAN_FINALIZER} and {FOREGROUND_FINALIZER} exclude each other");
         let both = json!([ORPHAN_FINALIZER, FOREGROUND_FINALIZER]);
         causes.push(Cause::invalid("metadata.finalizers", &both, &why));
     }
@@ -146,7 +146,7 @@ fn owner_references(object: &Object, causes: &mut Vec<Cause>) {
             }
         }
         if !owner.api_version.is_empty() && !is_group_version(owner.api_version) {
-            let why = "must be <group>/<version> or <version>";
+            let why = "is neither <group>/<version> nor <version>";
             causes.push(Cause::invalid(field("apiVersion"), &shown(owner.api_version), why));
         }
         if (owner.api_version, owner.kind) == ("v1", "Event") {
@@ -157,7 +157,7 @@ fn owner_references(object: &Object, causes: &mut Vec<Cause>) {
         controllers += usize::from(owner.controller);
     }
     if 1 < controllers {
-        let why = "Only one reference can have Controller set to true";
+        let why = "only one owner can be the controller";
         causes.push(Cause::invalid("metadata.ownerReferences", &json!(controllers), why));
     }
 }

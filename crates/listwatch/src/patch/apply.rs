@@ -150,7 +150,7 @@ fn check(
     check_manager(writer.manager)?;
     if config.api_version() != writer.api_version {
         return Err(Refusal::bad_request(format!(
-            "Incorrect version specified in apply patch. Specified patch version: {}, expected: {}",
+            "the applied object is of version {:?}, and {:?} is what is asked for",
             config.api_version(),
             writer.api_version
         )));
@@ -159,10 +159,7 @@ fn check(
         return Err(Refusal::bad_request("metadata.managedFields must be nil"));
     }
     if live.is_none() && !config.uid().is_empty() {
-        let why = format!(
-            "uid mismatch: the provided object specified uid {}, and no existing object was found",
-            config.uid()
-        );
+        let why = format!("the object is to have the uid {}, and there is none", config.uid());
         return Err(Refusal::conflict(what, config.name(), &why));
     }
     Ok(())
@@ -175,7 +172,7 @@ fn check_manager(name: &str) -> Result<(), Refusal> {
     } else if MANAGER_NAME_MAX < name.len() {
         Cause::too_long("fieldManager", MANAGER_NAME_MAX)
     } else if name.chars().any(char::is_control) {
-        Cause::invalid("fieldManager", &json!(name), "should only contain printable characters")
+        Cause::invalid("fieldManager", &json!(name), "has characters that cannot be printed")
     } else {
         return Ok(());
     };

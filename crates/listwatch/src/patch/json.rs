@@ -100,7 +100,7 @@ fn operation(fields: Fields) -> Result<Operation, Refusal> {
         "copy" => Ok(Operation::Copy { from: from()?, to: path }),
         // Without a value, absence is what is tested.
         "test" => Ok(Operation::Test(path, value.unwrap_or(Value::Null))),
-        _ => Err(unprocessable(format!("Unexpected kind: {op}"))),
+        _ => Err(unprocessable(format!("there is no operation {op:?}"))),
     }
 }
 
@@ -253,7 +253,7 @@ impl Patching {
         if holds {
             return Ok(());
         }
-        Err(unprocessable(format!("testing value {} failed", path.text)))
+        Err(unprocessable(format!("the test at {} failed", path.text)))
     }
 
     /// Some value may now be nested as deep as `levels`. Looks at the document only when the bound no

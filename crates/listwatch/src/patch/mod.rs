@@ -44,9 +44,7 @@ impl PatchType {
                 } else {
                     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
                 };
-                let message = format!(
-                    "the body of the request was in an unknown format - accepted media types include: {supported}"
-                );
+                let message = format!("the patch is in no known format; known are: {supported}");
                 Err(Refusal::new(Reason::UnsupportedMediaType, message))
             }
         }

@@ -53,12 +53,15 @@ impl Reader {
         };
         for word in FORBIDDEN {
             if map.contains_key(word) {
-                self.refuse(Cause::forbidden(format!("{field}.{word}"), &format!("{word} is not supported")));
+                self.refuse(Cause::forbidden(
+                    format!("{field}.{word}"),
+                    &format!("a structural schema has no {word}"),
+                ));
             }
         }
         let preserve = format!("{field}.x-kubernetes-preserve-unknown-fields");
         if map.get("x-kubernetes-preserve-unknown-fields") == Some(&json!(false)) {
-            self.refuse(Cause::invalid(preserve, &json!(false), "must be true or undefined"));
+            self.refuse(Cause::invalid(preserve, &json!(false), "is true, or left out"));
         }
         Schema {
             value_type: self.value_type(map, field),
@@ -80,7 +83,7 @@ impl Reader {
 
     fn limits(&mut self, map: &Map<String, Value>, field: &str) -> Limits {
         if self.flag(map, field, "uniqueItems") {
-            let why = "uniqueItems cannot be set to true; x-kubernetes-list-type: set says the same";
+            let why = "x-kubernetes-list-type: set says the same, and is checked in less time";
             self.refuse(Cause::forbidden(format!("{field}.uniqueItems"), why));
         }
         Limits {
@@ -135,7 +138,7 @@ impl Reader {
             None | Some(Value::Null) => Additional::None,
             Some(Value::Bool(true)) => Additional::Any,
             Some(Value::Bool(false)) => {
-                self.refuse(Cause::forbidden(field, "additionalProperties cannot be set to false"));
+                self.refuse(Cause::forbidden(field, "to leave it out says the same"));
                 Additional::None
             }
             Some(value) => Additional::Like(Box::new(self.schema(value, &field))),

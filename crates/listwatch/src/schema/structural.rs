@@ -32,10 +32,9 @@ fn node(schema: &Schema, level: Level, field: &str, causes: &mut Vec<Cause>) {
     if !matches!(schema.additional, Additional::None) {
         let place = || format!("{field}.additionalProperties");
         if level == Level::Root {
-            causes.push(Cause::forbidden(place(), "must not be used at the root"));
+            causes.push(Cause::forbidden(place(), "the root has named properties only"));
         } else if !schema.properties.is_empty() {
-            causes
-                .push(Cause::forbidden(place(), "additionalProperties and properties are mutual exclusive"));
+            causes.push(Cause::forbidden(place(), "properties and additionalProperties exclude each other"));
         }
     }
     if level == Level::Root {
@@ -62,31 +61,35 @@ fn value_type(schema: &Schema, level: Level, field: &str, causes: &mut Vec<Cause
     match schema.value_type {
         Some(Type::Object) => {}
         Some(value_type) if schema.embedded_resource => {
-            let why = "must be object if x-kubernetes-embedded-resource is true";
+            let why = "an embedded resource is an object";
             causes.push(Cause::invalid(place, &json!(value_type.name()), why));
         }
         Some(value_type) if level == Level::Root => {
-            causes.push(Cause::invalid(place, &json!(value_type.name()), "must be object at the root"));
+            causes.push(Cause::invalid(
+                place,
+                &json!(value_type.name()),
+                "the root of a schema is an object",
+            ));
         }
         Some(value_type) if schema.int_or_string => {
-            let why = "must be empty if x-kubernetes-int-or-string is true";
+            let why = "an int-or-string has no type of its own";
             causes.push(Cause::invalid(place, &json!(value_type.name()), why));
         }
         Some(Type::Array) if schema.items.is_none() => {
-            causes.push(Cause::required(format!("{field}.items"), "must be specified"));
+            causes.push(Cause::required(format!("{field}.items"), "an array says what its items are"));
         }
         Some(_) => {}
         None if schema.embedded_resource => {
-            causes.push(Cause::required(place, "must be object if x-kubernetes-embedded-resource is true"));
+            causes.push(Cause::required(place, "an embedded resource is an object"));
         }
         None if schema.int_or_string || schema.preserve_unknown_fields => {}
         None => {
             let whose = match level {
-                Level::Root => "at the root",
-                Level::Items => "for specified array items",
-                Level::Field => "for specified object fields",
+                Level::Root => "the root",
+                Level::Items => "what a list holds",
+                Level::Field => "a field",
             };
-            causes.push(Cause::required(place, &format!("must not be empty {whose}")));
+            causes.push(Cause::required(place, &format!("{whose} has a type")));
         }
     }
 }
@@ -94,37 +97,28 @@ fn value_type(schema: &Schema, level: Level, field: &str, causes: &mut Vec<Cause
 fn extensions(schema: &Schema, field: &str, causes: &mut Vec<Cause>) {
     if schema.int_or_string && schema.preserve_unknown_fields {
         let place = format!("{field}.x-kubernetes-preserve-unknown-fields");
-        causes.push(Cause::invalid(
-            place,
-            &json!(true),
-            "must be false if x-kubernetes-int-or-string is true",
-        ));
+        causes.push(Cause::invalid(place, &json!(true), "an int-or-string is a plain value"));
     }
     if schema.int_or_string && schema.embedded_resource {
         let place = format!("{field}.x-kubernetes-embedded-resource");
-        causes.push(Cause::invalid(
-            place,
-            &json!(true),
-            "must be false if x-kubernetes-int-or-string is true",
-        ));
+        causes.push(Cause::invalid(place, &json!(true), "an int-or-string is a plain value"));
     }
     if schema.embedded_resource && !schema.preserve_unknown_fields && schema.properties.is_empty() {
-        let why = "must not be empty if x-kubernetes-embedded-resource is true \
-                   without x-kubernetes-preserve-unknown-fields";
+        let why = "an embedded resource has properties, or keeps unknown fields";
         causes.push(Cause::required(format!("{field}.properties"), why));
     }
 }
 
 fn lists(schema: &Schema, field: &str, causes: &mut Vec<Cause>) {
     if schema.list_type.is_some() && schema.value_type != Some(Type::Array) {
-        let why = "must be array if x-kubernetes-list-type is specified";
+        let why = "only an array has a list type";
         causes.push(Cause::invalid(format!("{field}.type"), &json!(schema.value_type.map(Type::name)), why));
         return;
     }
     let keys = format!("{field}.x-kubernetes-list-map-keys");
     match (schema.list_type, schema.list_map_keys.as_slice()) {
         (Some(ListType::Map), []) => {
-            causes.push(Cause::required(keys, "must not be empty if x-kubernetes-list-type is map"));
+            causes.push(Cause::required(keys, "a list of type map has keys"));
         }
         (Some(ListType::Map), names) => {
             let items = schema.items.as_deref();
@@ -135,23 +129,20 @@ fn lists(schema: &Schema, field: &str, causes: &mut Vec<Cause>) {
                         || property.int_or_string
                 });
                 if !is_plain {
-                    let why = "entries must all be names of item properties that are plain values";
+                    let why = "a key is the name of an item's property that is a plain value";
                     causes.push(Cause::invalid(keys.clone(), &json!(name), why));
                 }
                 let is_sure = property.is_some_and(|property| property.default.is_some())
                     || items.is_some_and(|items| items.limits.required.contains(name));
                 if is_plain && !is_sure {
                     let place = format!("{field}.items.properties[{name}].default");
-                    let why = "this property is in x-kubernetes-list-map-keys, \
-                               so it must have a default or be a required property";
+                    let why = "a key of a list is required, or has a default";
                     causes.push(Cause::required(place, why));
                 }
             }
         }
         (_, []) => {}
-        (_, _) => {
-            causes.push(Cause::forbidden(keys, "may not be specified if x-kubernetes-list-type is not map"))
-        }
+        (_, _) => causes.push(Cause::forbidden(keys, "only a list of type map has keys")),
     }
     if schema.list_type == Some(ListType::Set)
         && let Some(items) = &schema.items
@@ -188,8 +179,7 @@ fn root(schema: &Schema, field: &str, causes: &mut Vec<Cause>) {
         causes.push(Cause::invalid(format!("{field}.properties[metadata].type"), &found, "must be object"));
     }
     if !only_names || !is_bare {
-        let why = "must not specify anything other than name and generateName, \
-                   but metadata is implicitly specified";
+        let why = "of the metadata only name and generateName can be restricted";
         causes.push(Cause::forbidden(format!("{field}.properties[metadata]"), why));
     }
 }
@@ -239,12 +229,12 @@ fn restriction(
         ("x-kubernetes-validations", !nested.rules.is_empty()),
     ] {
         if is_there {
-            causes.push(Cause::forbidden(format!("{field}.{word}"), "must be undefined to be structural"));
+            causes.push(Cause::forbidden(format!("{field}.{word}"), "has no place inside of a junctor"));
         }
     }
     if nested.properties.contains_key("metadata") {
         let place = format!("{field}.properties[metadata]");
-        causes.push(Cause::forbidden(place, "must not be specified in a nested context"));
+        causes.push(Cause::forbidden(place, "metadata cannot be restricted here"));
     }
     for (name, property) in &nested.properties {
         let place = format!("{field}.properties[{name}]");
@@ -270,7 +260,7 @@ fn default(schema: &Schema, field: &str, causes: &mut Vec<Cause>) {
     let place = format!("{field}.default");
     let mut pruned = value.clone();
     if !schema.prune_value(&mut pruned, &place).is_empty() {
-        causes.push(Cause::invalid(place, value, "must not have unknown fields"));
+        causes.push(Cause::invalid(place, value, "has fields that its own schema does not know"));
         return;
     }
     schema.fill_value(&mut pruned);

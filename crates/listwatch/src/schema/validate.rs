@@ -102,11 +102,7 @@ impl Checker {
         if !fits {
             self.refuse(Cause {
                 reason: "FieldValueTypeInvalid",
-                message: format!(
-                    "Invalid value: {:?}: {path} in body must be of type {expected}: {:?}",
-                    type_name(value),
-                    type_name(value)
-                ),
+                message: format!("Invalid value: {:?}: must be of type {expected}", type_name(value)),
                 field: path.to_owned(),
             });
         }
@@ -192,7 +188,7 @@ impl Checker {
         // Letters are counted, not bytes.
         let letters = if least.or(most).is_some() { text.chars().count() as u64 } else { 0 };
         if least.is_some_and(|least| letters < least) {
-            let why = format!("should be at least {} chars long", least.unwrap_or_default());
+            let why = format!("must have at least {} characters", least.unwrap_or_default());
             self.refuse(Cause::invalid(path, &shown(text), &why));
         }
         if let Some(most) = most.filter(|most| *most < letters) {
@@ -205,7 +201,7 @@ impl Checker {
         if let Some(pattern) = &limits.pattern
             && !pattern.matches(text)
         {
-            let why = format!("should match '{}'", pattern.text);
+            let why = format!("must match '{}'", pattern.text);
             self.refuse(Cause::invalid(path, &shown(text), &why));
         }
         if let Some(name) = &limits.format
@@ -221,19 +217,19 @@ impl Checker {
         if let Some(Bound { value: least, exclusive }) = limits.minimum
             && (value < least || exclusive && value == least)
         {
-            let or_equal = if exclusive { "" } else { " or equal to" };
-            self.invalid(path, &shown, &format!("should be greater than{or_equal} {least}"));
+            let word = if exclusive { "more than" } else { "at least" };
+            self.invalid(path, &shown, &format!("must be {word} {least}"));
         }
         if let Some(Bound { value: most, exclusive }) = limits.maximum
             && (most < value || exclusive && value == most)
         {
-            let or_equal = if exclusive { "" } else { " or equal to" };
-            self.invalid(path, &shown, &format!("should be less than{or_equal} {most}"));
+            let word = if exclusive { "less than" } else { "at most" };
+            self.invalid(path, &shown, &format!("must be {word} {most}"));
         }
         if let Some(factor) = &limits.multiple_of
             && !is_multiple(number, factor)
         {
-            self.invalid(path, &shown, &format!("should be a multiple of {factor}"));
+            self.invalid(path, &shown, &format!("must be a multiple of {factor}"));
         }
         let range = match limits.format.as_deref() {
             Some("int32") => f64::from(i32::MIN)..=f64::from(i32::MAX),
@@ -249,7 +245,7 @@ impl Checker {
     fn count(&mut self, range: Range, count: usize, what: &str, path: &str) {
         let count = count as u64;
         if let Some(least) = range.least.filter(|least| count < *least) {
-            let why = format!("should have at least {least} {what}");
+            let why = format!("must have at least {least} {what}");
             self.refuse(Cause::invalid(path, &json!(count), &why));
         }
         if let Some(most) = range.most.filter(|most| *most < count) {
@@ -266,18 +262,17 @@ impl Checker {
             self.value(nested, value, path);
         }
         if !limits.any_of.is_empty() && !limits.any_of.iter().any(|nested| self.fits(nested, value, path)) {
-            self.invalid(path, value, "must validate at least one schema (anyOf)");
+            self.invalid(path, value, "matches none of anyOf");
         }
         let one_of = limits.one_of.iter().filter(|nested| self.fits(nested, value, path)).count();
         if !limits.one_of.is_empty() && one_of != 1 {
-            let why =
-                format!("must validate one and only one schema (oneOf). Found {one_of} valid alternatives");
+            let why = format!("matches {one_of} of oneOf instead of one");
             self.invalid(path, value, &why);
         }
         if let Some(not) = &limits.not
             && self.fits(not, value, path)
         {
-            self.invalid(path, value, "must not validate the schema (not)");
+            self.invalid(path, value, "matches what not forbids");
         }
     }
 

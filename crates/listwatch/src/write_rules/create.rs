@@ -36,7 +36,7 @@ pub fn before_create(
         return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
     }
     if kind.namespaced && namespace.is_empty() {
-        return Err(Refusal::bad_request("an empty namespace may not be set during creation"));
+        return Err(Refusal::bad_request("an object of this kind is created in a namespace"));
     }
     settle_namespace(&mut object, kind, namespace)?;
     object.wipe_system_fields();

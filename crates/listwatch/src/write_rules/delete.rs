@@ -41,8 +41,7 @@ fn preconditions(stored: &Object, kind: &Kind<'_>, options: &DeleteOptions) -> R
         && uid != stored.uid()
     {
         return conflict(&format!(
-            "the UID in the precondition ({uid}) does not match the UID in record ({}). \
-             The object might have been deleted and then recreated",
+            "the UID in the precondition ({uid}) is not that of the object ({}), which may be a newer one of the same name",
             stored.uid()
         ));
     }
@@ -50,8 +49,7 @@ fn preconditions(stored: &Object, kind: &Kind<'_>, options: &DeleteOptions) -> R
         && version != stored.resource_version()
     {
         return conflict(&format!(
-            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record \
-             ({}). The object might have been modified",
+            "the ResourceVersion in the precondition ({version}) is not that of the object ({}), which may have been changed",
             stored.resource_version()
         ));
     }

@@ -74,7 +74,7 @@ impl DeleteOptions {
             }
         };
         if propagation_policy.is_some() && orphan_dependents.is_some() {
-            let why = "orphanDependents and deletionPropagation cannot be both set";
+            let why = "orphanDependents and propagationPolicy exclude each other";
             causes.push(Cause::invalid("propagationPolicy", &json!(propagation_policy), why));
         }
         for word in dry_run.iter().filter(|word| **word != "All") {
