@@ -5,4 +5,5 @@
 //! Kubernetes client must not notice the difference, so each room names the rules it keeps, and none
 //! makes an answer of its own to a refused request: that is [`status`]'s.
 
+pub mod cacher;
 pub mod status;
