@@ -64,7 +64,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let bounds = Bounds { frequent_objects: 8, frequent_percent: 20, labels_max: 3 };
-        let limits = RingLimits { events_min: 20, events_max: 80, ..RingLimits::default() };
+        let limits = RingLimits { events_min: 20, events_max: 150, ..RingLimits::default() };
         let mut cache = Cache::new(pods(), bounds, limits, 0);
         cache.relist(vec![], 1);
         World {

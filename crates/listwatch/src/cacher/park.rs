@@ -275,6 +275,7 @@ impl Flow {
 mod tests {
     use super::*;
     use crate::cacher::entry::tests::pod;
+    use crate::cacher::filter::Scope;
     use crate::cacher::ring::RingLimits;
 
     const LIMITS: FlowLimits = FlowLimits { queue_max: 4, parked_ms_max: 1_000 };
@@ -361,6 +362,22 @@ mod tests {
         flow.sent(1, 0);
         assert!(flow.retry());
         assert_eq!(flow.queued(), 9);
+    }
+
+    #[test]
+    fn who_is_not_yet_at_the_end_of_the_ring_is_not_live_even_if_nothing_matched() {
+        let mut ring = Ring::new(RingLimits::default(), 0);
+        for revision in 1..=250 {
+            ring.push(Event::put(None, pod("a/1", "", "", revision), 0, &Arc::default()));
+        }
+        let elsewhere = Filter::new(Scope::namespace("none"), vec![]);
+        let mut flow = Flow::new(0, LIMITS, 0);
+        for missed in [101, 201] {
+            assert!(flow.refill(&ring, &elsewhere, 0).is_empty());
+            assert_eq!(flow.state(), State::Parked { missed, since_ms: 0 });
+        }
+        flow.refill(&ring, &elsewhere, 0);
+        assert_eq!((flow.state(), flow.position()), (State::Live, 250));
     }
 
     #[test]
