@@ -6,6 +6,7 @@
 //! makes an answer of its own to a refused request: that is [`status`]'s.
 
 mod accept;
+pub mod cacher;
 pub mod continue_token;
 pub mod crd;
 pub mod discovery;
