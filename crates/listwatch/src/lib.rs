@@ -1,8 +1,17 @@
 //! The second door: Kubernetes-style lists and watches over the same store and the same revisions.
 //!
-//! Here are the rooms that decide: what a request asks for, what a write may change, which objects and
-//! events a client is to see, which kinds there are. They are pure: no clock, no socket, no task. A
-//! Kubernetes client must not notice the difference, so each room names the rules it keeps, and none
+//! Here are the rooms that decide. They are pure: no clock, no socket, no task.
+//!
+//! ```text
+//!  request_path, query, negotiation ──► list_plan, watch_plan      what is asked for
+//!  registry, crd, discovery, openapi                               which kinds there are
+//!  object, patch, schema, write_rules, scale                       what a write may change
+//!  cacher                                                          who sees which objects and events
+//!  table, metadata_form, protobuf                                  in which form
+//!  store                                                           what all of it needs of the store
+//! ```
+//!
+//! A Kubernetes client must not notice the difference, so each room names the rules it keeps, and none
 //! makes an answer of its own to a refused request: that is [`status`]'s.
 
 mod accept;
