@@ -5,7 +5,7 @@
 
 use super::{Conversion, Definition, GROUP, KIND, Names, PrinterColumn, Scale, Version};
 use crate::json_path::JsonPath;
-use crate::registry::NameRule;
+use crate::names::NameRule;
 use crate::status::{Cause, Refusal};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

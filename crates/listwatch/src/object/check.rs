@@ -3,7 +3,7 @@
 //! The number of causes is bounded, so that a hostile object makes a small answer.
 
 use super::Object;
-use super::names::{self, NameRule};
+use crate::names::{self, NameRule};
 use crate::status::Cause;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -173,7 +173,7 @@ mod tests {
 
     fn causes_of(value: Value) -> Vec<(&'static str, String)> {
         let (object, _) = Object::decode(json!({ "metadata": value })).expect("a good shape");
-        metadata(&object, NameRule::Subdomain, true)
+        metadata(&object, NameRule::DnsSubdomain, true)
             .into_iter()
             .map(|cause| (cause.reason, cause.field))
             .collect()
@@ -236,7 +236,7 @@ mod tests {
     fn a_cluster_wide_object_has_no_namespace() {
         let (object, _) =
             Object::decode(json!({ "metadata": { "name": "a", "namespace": "n" } })).expect("good");
-        let causes = metadata(&object, NameRule::Subdomain, false);
+        let causes = metadata(&object, NameRule::DnsSubdomain, false);
         assert_eq!(causes[0].field, "metadata.namespace");
         assert_eq!(causes[0].reason, "FieldValueForbidden");
     }
@@ -247,7 +247,7 @@ mod tests {
             (0..10_000).map(|index| (format!("-{index}{}", "x".repeat(300)), json!("-"))).collect();
         let (object, _) =
             Object::decode(json!({ "metadata": { "name": "a", "labels": labels } })).expect("good");
-        let causes = metadata(&object, NameRule::Subdomain, false);
+        let causes = metadata(&object, NameRule::DnsSubdomain, false);
         assert_eq!(causes.len(), CAUSES_MAX);
         assert!(causes.iter().all(|cause| cause.message.len() < 2 * SHOWN_BYTES_MAX));
     }

@@ -3,8 +3,8 @@
 use super::{Decision, Kind, Write, invalid, settle_namespace, settle_type, stored_bytes};
 use crate::object::Object;
 use crate::object::check;
-use crate::object::time::Timestamp;
 use crate::status::{GroupResource, Refusal};
+use crate::timestamp::Timestamp;
 use serde_json::{Value, json};
 
 /// How often a generated name that is taken is made anew.
@@ -125,7 +125,8 @@ mod tests {
     use super::super::fixtures::{namespace, object, read, widget};
     use super::*;
 
-    const BIRTH: Birth<'static> = Birth { uid: "u-1", now: Timestamp(0), name_suffix: "x2b4z" };
+    const BIRTH: Birth<'static> =
+        Birth { uid: "u-1", now: Timestamp { seconds: 0, nanos: 999 }, name_suffix: "x2b4z" };
 
     fn create(value: Value) -> Result<Decision, Refusal> {
         before_create(object(value), &widget(), "n", &BIRTH)

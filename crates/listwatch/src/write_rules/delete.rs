@@ -3,8 +3,8 @@
 use super::{Decision, DeleteOptions, Kind, Propagation, Write, is_final, stored_bytes};
 use crate::object::Object;
 use crate::object::check::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use crate::object::time::Timestamp;
 use crate::status::Refusal;
+use crate::timestamp::Timestamp;
 use serde_json::{Value, json};
 
 /// `stored` carries the resourceVersion of the key it was read from. An object that is marked is answered
@@ -90,7 +90,11 @@ mod tests {
     use super::super::fixtures::{namespace, object, read, widget};
     use super::*;
 
-    const NOW: Timestamp = Timestamp(1_600_000_000);
+    const NOW: Timestamp = later(0);
+
+    const fn later(seconds: i64) -> Timestamp {
+        Timestamp { seconds: 1_600_000_000 + seconds, nanos: 5 }
+    }
 
     fn stored(finalizers: Value) -> Object {
         object(json!({
@@ -124,8 +128,7 @@ mod tests {
         assert_eq!(bytes["metadata"]["deletionTimestamp"], "2020-09-13T12:26:40Z");
         assert_eq!(bytes["metadata"]["deletionGracePeriodSeconds"], 0);
         assert_eq!(bytes["metadata"]["generation"], 4, "the wish to go is a change of what is wanted");
-        let later =
-            before_delete(&decision.object, &widget(), &DeleteOptions::default(), Timestamp(NOW.0 + 60));
+        let later = before_delete(&decision.object, &widget(), &DeleteOptions::default(), later(60));
         assert_eq!(later.expect("again").write, Write::Nothing);
     }
 
@@ -170,17 +173,17 @@ mod tests {
     #[test]
     fn a_time_to_go_is_only_ever_brought_forward() {
         let mut early = stored(json!(["a/x"]));
-        early.set_deletion(Timestamp(NOW.0 - 100), 30);
+        early.set_deletion(later(-100), 30);
         let decision = delete(&early, &DeleteOptions::default());
-        assert_eq!(decision.object.deletion_timestamp(), Some(Timestamp(NOW.0 - 100).to_string().as_str()));
+        assert_eq!(decision.object.deletion_timestamp(), Some(later(-100).to_seconds().to_string().as_str()));
         assert_eq!(
             (decision.object.deletion_grace_period_seconds(), decision.object.generation()),
             (Some(0), 3)
         );
         let mut late = stored(json!(["a/x"]));
-        late.set_deletion(Timestamp(NOW.0 + 100), 30);
+        late.set_deletion(later(100), 30);
         let decision = delete(&late, &DeleteOptions::default());
-        assert_eq!(decision.object.deletion_timestamp(), Some(NOW.to_string().as_str()));
+        assert_eq!(decision.object.deletion_timestamp(), Some(NOW.to_seconds().to_string().as_str()));
     }
 
     #[test]

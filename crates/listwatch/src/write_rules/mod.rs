@@ -20,8 +20,8 @@ pub use delete::before_delete;
 pub use options::{DeleteOptions, Propagation};
 pub use update::{Endpoint, before_update};
 
+use crate::names::NameRule;
 use crate::object::Object;
-use crate::object::names::NameRule;
 use crate::status::{GroupResource, Refusal};
 
 /// What the rules must know of a kind.
@@ -144,7 +144,7 @@ mod fixtures {
             api_version: "example.com/v1",
             stored_api_version: "example.com/v1",
             namespaced: true,
-            name_rule: NameRule::Subdomain,
+            name_rule: NameRule::DnsSubdomain,
             status: true,
             generation: true,
             unconditional_update: false,
@@ -159,7 +159,7 @@ mod fixtures {
             api_version: "v1",
             stored_api_version: "v1",
             namespaced: false,
-            name_rule: NameRule::Label,
+            name_rule: NameRule::DnsLabel,
             status: true,
             generation: false,
             unconditional_update: true,
