@@ -1,28 +1,30 @@
 //! The rules of a delete: an object goes at once, or is marked and goes when its finalizers are done.
 
-use super::{Decision, DeleteOptions, Kind, Propagation, Write, is_final, stored_bytes};
+use super::{Decision, Write, is_final, is_phased, stored_bytes};
 use crate::object::Object;
 use crate::object::check::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use crate::registry::Kind;
 use crate::status::Refusal;
 use crate::timestamp::Timestamp;
+use crate::write_options::{DeleteOptions, Preconditions, Propagation};
 use serde_json::{Value, json};
 
 /// `stored` carries the resourceVersion of the key it was read from. An object that is marked is answered
 /// with itself; of one that is removed, `object` is the last state.
 pub fn before_delete(
     stored: &Object,
-    kind: &Kind<'_>,
+    kind: &Kind,
     options: &DeleteOptions,
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
-    preconditions(stored, kind, options)?;
+    check(&options.preconditions, stored, kind)?;
     let mut object = stored.clone();
     object.set_finalizers(&finalizers(stored, options.propagation));
     if is_final(&object, kind) {
         return Ok(Decision { write: Write::Remove, object: stored.clone() });
     }
     mark(&mut object, stored, now);
-    if kind.phased {
+    if is_phased(kind) {
         let mut status = match object.get("status") {
             Some(Value::Object(status)) => status.clone(),
             _ => serde_json::Map::new(),
@@ -35,9 +37,9 @@ pub fn before_delete(
     Ok(Decision { write, object })
 }
 
-fn preconditions(stored: &Object, kind: &Kind<'_>, options: &DeleteOptions) -> Result<(), Refusal> {
-    let conflict = |why: &str| Err(Refusal::conflict(kind.resource, stored.name(), why));
-    if let Some(uid) = &options.uid
+fn check(preconditions: &Preconditions, stored: &Object, kind: &Kind) -> Result<(), Refusal> {
+    let conflict = |why: &str| Err(Refusal::conflict(&kind.group_resource(), stored.name(), why));
+    if let Some(uid) = &preconditions.uid
         && uid != stored.uid()
     {
         return conflict(&format!(
@@ -45,7 +47,7 @@ fn preconditions(stored: &Object, kind: &Kind<'_>, options: &DeleteOptions) -> R
             stored.uid()
         ));
     }
-    if let Some(version) = &options.resource_version
+    if let Some(version) = &preconditions.resource_version
         && version != stored.resource_version()
     {
         return conflict(&format!(
@@ -159,8 +161,10 @@ mod tests {
         let stored = stored(json!([]));
         let refused = |uid: Option<&str>, version: Option<&str>| {
             let options = DeleteOptions {
-                uid: uid.map(str::to_owned),
-                resource_version: version.map(str::to_owned),
+                preconditions: Preconditions {
+                    uid: uid.map(str::to_owned),
+                    resource_version: version.map(str::to_owned),
+                },
                 ..DeleteOptions::default()
             };
             before_delete(&stored, &widget(), &options, NOW).map(|_| ()).map_err(|refusal| refusal.code())
