@@ -3,6 +3,7 @@
 //! The number of causes is bounded, so that a hostile object makes a small answer.
 
 use super::Object;
+use crate::excerpt::excerpt_of;
 use crate::names::{self, NameRule};
 use crate::status::Cause;
 use serde_json::{Value, json};
@@ -65,14 +66,7 @@ pub fn metadata_update(stored: &Object, object: &Object) -> Vec<Cause> {
 
 /// A client's string as a message shows it, cut if it is long.
 pub fn shown(text: &str) -> Value {
-    if text.len() <= SHOWN_BYTES_MAX {
-        return json!(text);
-    }
-    let mut end = SHOWN_BYTES_MAX;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    json!(format!("{}...", &text[..end]))
+    json!(excerpt_of(text, SHOWN_BYTES_MAX))
 }
 
 fn refuse(causes: &mut Vec<Cause>, field: &str, text: &str, why: Option<String>) {

@@ -1,6 +1,7 @@
 //! The rules of a create.
 
 use super::{Decision, Write, invalid, is_phased, settle_namespace, settle_type, stored_bytes};
+use crate::excerpt::head;
 use crate::object::Object;
 use crate::object::check;
 use crate::registry::Kind;
@@ -80,11 +81,7 @@ fn begin_phases(object: &mut Object) {
 }
 
 fn generated_name(base: &str, suffix: &str) -> String {
-    let mut end = base.len().min(GENERATED_BASE_LENGTH_MAX);
-    while !base.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{suffix}", &base[..end])
+    format!("{}{suffix}", head(base, GENERATED_BASE_LENGTH_MAX))
 }
 
 /// Five letters from a random number.
