@@ -5,8 +5,9 @@
 
 use crate::json_path::JsonPath;
 use crate::names::NameRule;
-use crate::registry::kind::join_api_version;
-use crate::registry::{Column, ColumnSource, Kind, Origin, ScalePaths, Scope, SelectableField, Subresources};
+use crate::registry::{
+    Column, ColumnSource, Kind, Origin, ScalePaths, Scope, SelectableField, Subresources, join_api_version,
+};
 use serde::Deserialize;
 use serde_json::Value;
 

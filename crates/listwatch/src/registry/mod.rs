@@ -9,6 +9,7 @@ mod kind;
 mod version_order;
 
 pub use builtin::ALL_VERBS;
+pub(crate) use kind::join_api_version;
 pub use kind::{
     Column, ColumnSource, Kind, NamedCell, Origin, ScalePaths, Scope, SelectableField, Subresources,
 };
