@@ -3,6 +3,8 @@
 //! No clause is lost for being strange: one that makes no sense matches nothing, and the next is tried.
 //! A header that is out of all bounds is cut at the bound.
 
+use crate::excerpt::head;
+
 const HEADER_BYTES_MAX: usize = 8 << 10;
 const CLAUSES_MAX: usize = 64;
 
@@ -38,11 +40,7 @@ impl MediaRange {
 /// The clauses of an Accept header, most wanted first: by quality, then the definite before the open,
 /// then as they came. What has a quality of zero is not wanted at all.
 pub(crate) fn accept_clauses(header: &str) -> Vec<MediaRange> {
-    let mut end = header.len().min(HEADER_BYTES_MAX);
-    while !header.is_char_boundary(end) {
-        end -= 1;
-    }
-    let mut clauses: Vec<(f32, MediaRange)> = split_outside_quotes(&header[..end], ',')
+    let mut clauses: Vec<(f32, MediaRange)> = split_outside_quotes(head(header, HEADER_BYTES_MAX), ',')
         .filter_map(media_range)
         .take(CLAUSES_MAX)
         .map(|range| (quality(&range), range))

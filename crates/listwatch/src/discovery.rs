@@ -1,105 +1,30 @@
 //! Tells clients which groups, versions and kinds there are: one document at a time, or all in two.
 //!
 //! A client that asks for the aggregated form believes it only if the answer's content type repeats the
-//! parameters, and only if `/api` and `/apis` both do. So [`Form::negotiate`] decides from the Accept header
-//! alone, the same for both, and [`Form::content_type`] goes with every answer.
+//! parameters, and only if `/api` and `/apis` both do. So [`OFFER`] is the same for both, and the content
+//! type of the [`Form`](crate::negotiation::Form) goes with every answer. Where a version of the aggregated
+//! form is asked for here and there is none, the plain form is meant.
 
-use crate::registry::{Group, GroupVersion, Kind, Registry};
-use crate::status::Refusal;
+use crate::negotiation::{Answer, DiscoveryVersion, Media, Offer};
+use crate::registry::{Group, GroupVersion, Kind, Registry, join_api_version};
 use serde_json::{Map, Value, json};
 
 const AGGREGATED_GROUP: &str = "apidiscovery.k8s.io";
 
-/// How `/api` and `/apis` answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// An index; each version has a document of its own.
-    Plain,
-    /// Everything at once.
-    Aggregated(AggregatedVersion),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AggregatedVersion {
-    V2,
-    V2Beta1,
-}
-
-impl AggregatedVersion {
-    fn as_str(self) -> &'static str {
-        match self {
-            AggregatedVersion::V2 => "v2",
-            AggregatedVersion::V2Beta1 => "v2beta1",
-        }
-    }
-}
-
-impl Form {
-    /// The first clause of an Accept header that can be served. An absent or empty header accepts anything.
-    pub fn negotiate(accept: &str) -> Result<Form, Refusal> {
-        if accept.trim().is_empty() {
-            return Ok(Form::Plain);
-        }
-        accept.split(',').find_map(Form::of_clause).ok_or_else(|| {
-            let message = "only the following media types are accepted: application/json";
-            Refusal::new(crate::status::Reason::NotAcceptable, message)
-        })
-    }
-
-    fn of_clause(clause: &str) -> Option<Form> {
-        let mut parts = clause.split(';').map(str::trim);
-        let media = parts.next()?.to_ascii_lowercase();
-        if !["application/json", "application/*", "*/*"].contains(&media.as_str()) {
-            return None;
-        }
-        let (mut group, mut version, mut form) = ("", "", "");
-        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
-            match name.trim() {
-                "g" => group = value.trim(),
-                "v" => version = value.trim(),
-                "as" => form = value.trim(),
-                _ => {}
-            }
-        }
-        match (form, group, version) {
-            ("", _, _) => Some(Form::Plain),
-            ("APIGroupDiscoveryList", AGGREGATED_GROUP, "v2") => {
-                Some(Form::Aggregated(AggregatedVersion::V2))
-            }
-            ("APIGroupDiscoveryList", AGGREGATED_GROUP, "v2beta1") => {
-                Some(Form::Aggregated(AggregatedVersion::V2Beta1))
-            }
-            _ => None,
-        }
-    }
-
-    pub fn content_type(self) -> String {
-        match self {
-            Form::Plain => "application/json".to_owned(),
-            Form::Aggregated(version) => {
-                format!(
-                    "application/json;g={AGGREGATED_GROUP};v={};as=APIGroupDiscoveryList",
-                    version.as_str()
-                )
-            }
-        }
-    }
-}
+/// What `/api` and `/apis` can be given in.
+pub const OFFER: Offer<'static> = Offer { answer: Answer::Discovery, whole: &[Media::Json], metadata: &[] };
 
 /// Of every document here, with its quotes: what a document says is a matter of the registry and of its form.
-pub fn etag(registry: &Registry, form: Form) -> String {
-    let form = match form {
-        Form::Plain => "",
-        Form::Aggregated(version) => version.as_str(),
-    };
+pub fn etag(registry: &Registry, form: Option<DiscoveryVersion>) -> String {
+    let form = form.map_or("", DiscoveryVersion::as_str);
     format!("\"{}{form}\"", registry.hash())
 }
 
 /// `/api`
-pub fn core(registry: &Registry, form: Form) -> Value {
+pub fn core(registry: &Registry, form: Option<DiscoveryVersion>) -> Value {
     match form {
-        Form::Aggregated(version) => aggregated(registry.group("").into_iter(), version),
-        Form::Plain => {
+        Some(version) => aggregated(registry.group("").into_iter(), version),
+        None => {
             let versions: Vec<&str> = registry.group("").into_iter().flat_map(versions_of).collect();
             json!({ "kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": [] })
         }
@@ -107,11 +32,11 @@ pub fn core(registry: &Registry, form: Form) -> Value {
 }
 
 /// `/apis`
-pub fn groups(registry: &Registry, form: Form) -> Value {
+pub fn groups(registry: &Registry, form: Option<DiscoveryVersion>) -> Value {
     let named = registry.groups().iter().filter(|group| !group.name.is_empty());
     match form {
-        Form::Aggregated(version) => aggregated(named, version),
-        Form::Plain => {
+        Some(version) => aggregated(named, version),
+        None => {
             let groups: Vec<Value> = named.map(group_fields).map(Value::Object).collect();
             json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
         }
@@ -130,7 +55,7 @@ pub fn group(registry: &Registry, name: &str) -> Option<Value> {
 pub fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let kinds = registry.group_version(group, version)?.kinds();
     let resources: Vec<Value> = kinds.flat_map(|kind| resource_entries(kind)).collect();
-    let group_version = api_version(group, version);
+    let group_version = join_api_version(group, version);
     Some(json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
     }))
@@ -140,13 +65,9 @@ fn versions_of(group: &Group) -> impl Iterator<Item = &str> {
     group.versions.iter().map(|each| each.version.as_str())
 }
 
-fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
-}
-
 fn group_fields(group: &Group) -> Map<String, Value> {
     let versions: Vec<Value> = versions_of(group)
-        .map(|version| json!({ "groupVersion": api_version(&group.name, version), "version": version }))
+        .map(|version| json!({ "groupVersion": join_api_version(&group.name, version), "version": version }))
         .collect();
     let mut fields = Map::new();
     fields.insert("name".to_owned(), json!(group.name));
@@ -192,7 +113,7 @@ fn subresource_verbs(name: &str) -> &'static [&'static str] {
     if name == "finalize" { &["update"] } else { &["get", "patch", "update"] }
 }
 
-fn aggregated<'a>(groups: impl Iterator<Item = &'a Group>, version: AggregatedVersion) -> Value {
+fn aggregated<'a>(groups: impl Iterator<Item = &'a Group>, version: DiscoveryVersion) -> Value {
     let items: Vec<Value> = groups
         .map(|group| {
             let versions: Vec<Value> =
@@ -242,6 +163,7 @@ fn aggregated_resource(group: &str, kind: &Kind) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::negotiation::negotiate;
 
     fn entry<'a>(list: &'a Value, field: &str, name: &str) -> &'a Value {
         let found = list.as_array().expect("a list").iter().find(|each| each[field] == name);
@@ -253,31 +175,28 @@ mod tests {
         let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let v2beta1 = "application/json;v=v2beta1;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList";
         for (accept, form) in [
-            ("", Form::Plain),
-            ("*/*", Form::Plain),
-            ("application/json", Form::Plain),
-            ("application/json, */*", Form::Plain),
-            (v2, Form::Aggregated(AggregatedVersion::V2)),
-            (v2beta1, Form::Aggregated(AggregatedVersion::V2Beta1)),
-            (&format!("{v2},{v2beta1},application/json"), Form::Aggregated(AggregatedVersion::V2)),
-            (
-                "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
-                Form::Plain,
-            ),
-            ("application/vnd.kubernetes.protobuf, application/json;q=0.5", Form::Plain),
+            ("", None),
+            ("*/*", None),
+            ("application/json", None),
+            ("application/json, */*", None),
+            (v2, Some(DiscoveryVersion::V2)),
+            (v2beta1, Some(DiscoveryVersion::V2Beta1)),
+            (&format!("{v2},{v2beta1},application/json"), Some(DiscoveryVersion::V2)),
+            ("application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json", None),
+            ("application/vnd.kubernetes.protobuf, application/json;q=0.5", None),
         ] {
-            assert_eq!(Form::negotiate(accept), Ok(form), "{accept}");
+            assert_eq!(negotiate(accept, &OFFER).map(|form| form.aggregated()), Ok(form), "{accept}");
         }
-        assert_eq!(Form::negotiate("text/html").expect_err("not served").code(), 406);
-        assert_eq!(Form::Aggregated(AggregatedVersion::V2).content_type(), v2);
+        assert_eq!(negotiate("text/html", &OFFER).expect_err("not served").code(), 406);
+        assert_eq!(negotiate(v2, &OFFER).map(|form| form.content_type()), Ok(v2));
     }
 
     #[test]
     fn the_plain_index() {
         let registry = Registry::built_in();
-        let core = core(&registry, Form::Plain);
+        let core = core(&registry, None);
         assert_eq!(core["versions"], json!(["v1"]));
-        let groups = groups(&registry, Form::Plain);
+        let groups = groups(&registry, None);
         let apps = entry(&groups["groups"], "name", "apps");
         assert_eq!(apps["preferredVersion"], json!({ "groupVersion": "apps/v1", "version": "v1" }));
         assert!(groups["groups"].as_array().expect("a list").iter().all(|group| group["name"] != ""));
@@ -312,7 +231,7 @@ mod tests {
     #[test]
     fn the_aggregated_form_says_the_same_as_the_plain_one() {
         let registry = Registry::built_in();
-        let form = Form::Aggregated(AggregatedVersion::V2);
+        let form = Some(DiscoveryVersion::V2);
         let mut items = core(&registry, form)["items"].as_array().expect("items").clone();
         items.extend(groups(&registry, form)["items"].as_array().expect("items").clone());
         let mut seen = 0;
@@ -333,8 +252,8 @@ mod tests {
             }
         }
         assert_eq!(seen, registry.kinds().count());
-        assert_ne!(etag(&registry, form), etag(&registry, Form::Plain));
-        let v2beta1 = core(&registry, Form::Aggregated(AggregatedVersion::V2Beta1));
+        assert_ne!(etag(&registry, form), etag(&registry, None));
+        let v2beta1 = core(&registry, Some(DiscoveryVersion::V2Beta1));
         assert_eq!(v2beta1["apiVersion"], "apidiscovery.k8s.io/v2beta1");
     }
 }

@@ -7,14 +7,22 @@ use std::borrow::Cow;
 const EXCERPT_BYTES_MAX: usize = 128;
 
 pub(crate) fn excerpt(text: &str) -> Cow<'_, str> {
-    if text.len() <= EXCERPT_BYTES_MAX {
-        return Cow::Borrowed(text);
-    }
-    let mut end = EXCERPT_BYTES_MAX;
+    excerpt_of(text, EXCERPT_BYTES_MAX)
+}
+
+/// As long as the place that it is for allows.
+pub(crate) fn excerpt_of(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    let whole = head(text, bytes_max);
+    if whole.len() == text.len() { Cow::Borrowed(text) } else { Cow::Owned(format!("{whole}...")) }
+}
+
+/// What fits, to the last whole character.
+pub(crate) fn head(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    Cow::Owned(format!("{}...", &text[..end]))
+    &text[..end]
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! of a list always ends in `/`: without it the namespace `ab` would be seen in the namespace `a`. A name
 //! or namespace that could leave its segment never becomes part of a key.
 
-use crate::registry::{Kind, NameRule};
+use crate::names::NameRule;
+use crate::registry::Kind;
 use crate::status::Refusal;
 
 pub const ROOT: &str = "/registry/";

@@ -26,6 +26,7 @@ pub mod key;
 pub mod list_options;
 pub mod list_plan;
 pub mod metadata_form;
+pub mod names;
 pub mod negotiation;
 pub mod object;
 pub mod openapi;

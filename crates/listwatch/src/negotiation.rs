@@ -7,6 +7,8 @@
 
 use crate::accept::{MediaRange, accept_clauses, media_range};
 use crate::excerpt::excerpt;
+use crate::metadata_form::MetaVersion;
+use crate::registry::Kind;
 use crate::status::{Reason, Refusal};
 
 /// How an object is written down.
@@ -38,15 +40,18 @@ pub enum Shape {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetaVersion {
-    V1,
-    V1Beta1,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryVersion {
     V2,
     V2Beta1,
+}
+
+impl DiscoveryVersion {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DiscoveryVersion::V2 => "v2",
+            DiscoveryVersion::V2Beta1 => "v2beta1",
+        }
+    }
 }
 
 /// What kind of answer it is.
@@ -114,6 +119,15 @@ pub enum PatchForm {
 }
 
 impl PatchForm {
+    /// Those that objects of a kind can be patched in. The lists of a custom kind have no known merge keys,
+    /// so that a strategic patch means nothing there.
+    pub fn known(kind: &Kind) -> &'static [PatchForm] {
+        match kind.custom() {
+            None => &[PatchForm::Json, PatchForm::Merge, PatchForm::StrategicMerge, PatchForm::ApplyYaml],
+            Some(_) => &[PatchForm::Json, PatchForm::Merge, PatchForm::ApplyYaml],
+        }
+    }
+
     pub fn mime(self) -> &'static str {
         match self {
             PatchForm::Json => "application/json-patch+json",
@@ -221,6 +235,16 @@ impl Offer<'_> {
 }
 
 impl Form {
+    /// How all groups are to be told of at once, if they are.
+    pub fn aggregated(&self) -> Option<DiscoveryVersion> {
+        match self.shape {
+            Shape::AggregatedDiscovery(version) => Some(version),
+            Shape::Whole | Shape::Table(_) | Shape::PartialMetadata(_) | Shape::PartialMetadataList(_) => {
+                None
+            }
+        }
+    }
+
     /// The header of the answer. Only discovery's says its shape, for only there do clients look.
     pub fn content_type(&self) -> &'static str {
         match (self.answer, self.media, self.shape) {
@@ -256,11 +280,10 @@ fn shape(clause: &MediaRange) -> Option<Shape> {
             _ => None,
         };
     }
-    let version = match (group?, version?) {
-        ("meta.k8s.io", "v1") => MetaVersion::V1,
-        ("meta.k8s.io", "v1beta1") => MetaVersion::V1Beta1,
-        _ => return None,
-    };
+    if group? != "meta.k8s.io" {
+        return None;
+    }
+    let version = MetaVersion::parse(version?)?;
     match kind? {
         "Table" => Some(Shape::Table(version)),
         "PartialObjectMetadata" => Some(Shape::PartialMetadata(version)),
@@ -285,6 +308,7 @@ fn unsupported(content_type: &str, known: &[&str]) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::{Origin, Registry};
     use rand::rngs::StdRng;
     use rand::seq::IndexedRandom;
     use rand::{Rng, SeedableRng};
@@ -477,10 +501,20 @@ mod tests {
             assert_eq!(patch_form(form.mime(), &all), Ok(form));
             assert_eq!(patch_form(&format!("{}; charset=utf-8", form.mime()), &all), Ok(form));
         }
-        let custom = [PatchForm::Json, PatchForm::Merge, PatchForm::ApplyYaml];
+        let registry = Registry::built_in();
+        let kind = registry.by_resource("", "v1", "pods").expect("built in");
+        let built_in = PatchForm::known(kind);
+        assert_eq!(
+            patch_form("Application/Strategic-Merge-Patch+json", built_in),
+            Ok(PatchForm::StrategicMerge)
+        );
+        let mut kind = (**kind).clone();
+        kind.origin = Origin::Custom { definition: "x".to_owned(), schema: None, terminating: false };
+        let custom = PatchForm::known(&kind);
         for content_type in ["", "application/json", "*/*", "application/strategic-merge-patch+json"] {
-            assert_eq!(patch_form(content_type, &custom).expect_err(content_type).code(), 415);
+            assert_eq!(patch_form(content_type, custom).expect_err(content_type).code(), 415);
         }
+        assert_eq!(patch_form("application/apply-patch+yaml", custom), Ok(PatchForm::ApplyYaml));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use crate::excerpt::excerpt;
 use crate::percent::decode_parameter;
 use crate::status::Refusal;
+use crate::table::IncludeObject;
 use std::time::Duration;
 
 /// Room for two selectors as long as they may be, each of whose bytes is escaped.
@@ -18,15 +19,6 @@ pub const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(String, String)>,
-}
-
-/// How much of each object a row of a Table carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IncludeObject {
-    None,
-    #[default]
-    Metadata,
-    Object,
 }
 
 impl Query {
@@ -106,15 +98,7 @@ impl Query {
     }
 
     pub fn include_object(&self) -> Result<IncludeObject, Refusal> {
-        match self.text("includeObject") {
-            "None" => Ok(IncludeObject::None),
-            "" | "Metadata" => Ok(IncludeObject::Metadata),
-            "Object" => Ok(IncludeObject::Object),
-            other => Err(Refusal::bad_request(format!(
-                "cannot make a Table: includeObject is None, Metadata, Object or empty, not {:?}",
-                excerpt(other)
-            ))),
-        }
+        IncludeObject::parse(self.text("includeObject"))
     }
 }
 

@@ -4,104 +4,16 @@
 //! from an object and put back into it; nothing but the number of wanted replicas and, as a precondition,
 //! uid and resourceVersion is taken from what a client sends.
 
+use crate::json_path::JsonPath;
 use crate::object::Object;
+use crate::registry::ScalePaths;
 use crate::status::{Cause, Refusal};
 use serde_json::{Map, Value, json};
 
-/// Where an object keeps its numbers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScalePaths {
-    pub spec_replicas: FieldPath,
-    pub status_replicas: FieldPath,
-    pub label_selector: Option<FieldPath>,
-}
-
-/// The names of fields from the root of an object down.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldPath(Vec<String>);
-
-/// Fields in one path; deeper numbers would be no help to anybody.
-const FIELDS_MAX: usize = 32;
-
-impl FieldPath {
-    /// `.spec.replicas`. Lists are not walked.
-    pub fn parse(text: &str) -> Option<FieldPath> {
-        let fields: Vec<String> = text.strip_prefix('.')?.split('.').map(str::to_owned).collect();
-        let is_good = |field: &String| {
-            !field.is_empty()
-                && field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-        };
-        if FIELDS_MAX < fields.len() || !fields.iter().all(is_good) {
-            return None;
-        }
-        Some(FieldPath(fields))
-    }
-
-    pub fn find<'a>(&self, object: &'a Object) -> Option<&'a Value> {
-        let (first, rest) = self.0.split_first()?;
-        rest.iter().try_fold(object.get(first)?, |place, field| place.get(field))
-    }
-
-    /// Makes the maps on the way that are missing. `false`: something on the way is no map.
-    fn set(&self, root: &mut Value, value: Value) -> bool {
-        let mut place = root;
-        for field in &self.0 {
-            if place.is_null() {
-                *place = Value::Object(Map::new());
-            }
-            let Value::Object(map) = place else { return false };
-            place = map.entry(field.clone()).or_insert(Value::Null);
-        }
-        *place = value;
-        true
-    }
-}
-
 impl ScalePaths {
-    /// The usual places: those of Deployments, ReplicaSets and the like.
-    pub fn usual() -> ScalePaths {
-        let path = |fields: [&str; 2]| FieldPath(fields.map(str::to_owned).to_vec());
-        ScalePaths {
-            spec_replicas: path(["spec", "replicas"]),
-            status_replicas: path(["status", "replicas"]),
-            label_selector: None,
-        }
-    }
-
-    /// `subresources.scale` of a CRD's version at the field path `field`.
-    pub fn decode(scale: &Value, field: &str) -> Result<ScalePaths, Vec<Cause>> {
-        let mut causes = Vec::new();
-        let mut read = |name: &str, tops: &[&str], is_required: bool| {
-            let place = format!("{field}.{name}");
-            let Some(text) = scale.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()) else {
-                if is_required {
-                    causes.push(Cause::required(place, ""));
-                }
-                return None;
-            };
-            let starts_well =
-                |path: &FieldPath| path.0.first().is_some_and(|top| tops.contains(&top.as_str()));
-            let path = FieldPath::parse(text).filter(starts_well);
-            if path.is_none() {
-                let why = format!("should be a json path under .{}", tops.join(" or ."));
-                causes.push(Cause::invalid(place, &json!(text), &why));
-            }
-            path
-        };
-        let spec = read("specReplicasPath", &["spec"], true);
-        let status = read("statusReplicasPath", &["status"], true);
-        let label_selector = read("labelSelectorPath", &["status", "spec"], false);
-        match (spec, status) {
-            (Some(spec_replicas), Some(status_replicas)) if causes.is_empty() => {
-                Ok(ScalePaths { spec_replicas, status_replicas, label_selector })
-            }
-            _ => Err(causes),
-        }
-    }
-
     /// The Scale of an object.
     pub fn of(&self, object: &Object) -> Result<Value, Refusal> {
-        let replicas = |path: &FieldPath| path.find(object).filter(|value| !value.is_null());
+        let replicas = |path: &JsonPath| find(path, object).filter(|value| !value.is_null());
         let wanted = match replicas(&self.spec_replicas) {
             None => 0,
             Some(value) => value.as_i64().filter(|count| i32::try_from(*count).is_ok()).ok_or_else(|| {
@@ -132,9 +44,9 @@ impl ScalePaths {
     }
 
     fn selector(&self, object: &Object) -> Option<String> {
-        match &self.label_selector {
-            Some(path) => path.find(object).and_then(Value::as_str).map(str::to_owned),
-            None => selector_text(object.get("spec")?.get("selector")?),
+        match find(self.selector.as_ref()?, object)? {
+            Value::String(text) => Some(text.clone()),
+            selector => selector_text(selector),
         }
     }
 
@@ -165,7 +77,7 @@ impl ScalePaths {
             return Err(Refusal::invalid("autoscaling", "Scale", object.name(), causes));
         }
         let mut value = object.to_value();
-        if !self.spec_replicas.set(&mut value, json!(replicas)) {
+        if !set(&self.spec_replicas, &mut value, json!(replicas)) {
             return Err(Refusal::bad_request("the object has no place for the number of its replicas"));
         }
         let (mut changed, _) = Object::decode(value)?;
@@ -177,6 +89,28 @@ impl ScalePaths {
         }
         Ok(changed)
     }
+}
+
+/// Lists are not walked: a path through one leads to nothing.
+fn find<'a>(path: &JsonPath, object: &'a Object) -> Option<&'a Value> {
+    let fields = path.fields()?;
+    let (first, rest) = fields.split_first()?;
+    rest.iter().try_fold(object.get(first)?, |place, field| place.get(field))
+}
+
+/// Makes the maps on the way that are missing. `false`: something on the way is no map.
+fn set(path: &JsonPath, root: &mut Value, value: Value) -> bool {
+    let Some(fields) = path.fields().filter(|fields| !fields.is_empty()) else { return false };
+    let mut place = root;
+    for field in fields {
+        if place.is_null() {
+            *place = Value::Object(Map::new());
+        }
+        let Value::Object(map) = place else { return false };
+        place = map.entry(field).or_insert(Value::Null);
+    }
+    *place = value;
+    true
 }
 
 /// A label selector object in the text form, equalities and sets in the order of their keys.
@@ -215,17 +149,19 @@ fn selector_text(selector: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Registry;
 
     fn object(value: Value) -> Object {
         Object::decode(value).expect("a good object").0
     }
 
     fn paths() -> ScalePaths {
-        let scale = json!({
-            "specReplicasPath": ".spec.size.wanted", "statusReplicasPath": ".status.size",
-            "labelSelectorPath": ".status.selector",
-        });
-        ScalePaths::decode(&scale, "scale").expect("good paths")
+        let path = |text: &str| JsonPath::parse(text).expect("a path");
+        ScalePaths {
+            spec_replicas: path(".spec.size.wanted"),
+            status_replicas: path(".status.size"),
+            selector: Some(path(".status.selector")),
+        }
     }
 
     #[test]
@@ -276,22 +212,23 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_simple_and_in_their_half_of_the_object() {
-        for bad in [".metadata.x", "spec.x", ".spec.a[0]", ".spec..x", "", ".status.x"] {
-            let causes = ScalePaths::decode(
-                &json!({ "specReplicasPath": bad, "statusReplicasPath": ".status.n" }),
-                "s",
-            )
-            .expect_err("a bad path");
-            assert_eq!(causes[0].field, "s.specReplicasPath", "{bad}");
+    fn a_path_that_is_not_simple_is_never_written_to() {
+        let object = object(json!({ "metadata": { "name": "a" }, "spec": { "sizes": [1] } }));
+        for text in [".spec.sizes[0]", "", ".spec.*"] {
+            let spec_replicas = JsonPath::parse(text).expect("a path");
+            let odd = ScalePaths { spec_replicas, ..paths() };
+            assert_eq!(odd.of(&object).expect("a scale")["spec"]["replicas"], 0, "{text}");
+            let put = odd.put(&object, &json!({ "spec": { "replicas": 2 } }));
+            assert_eq!(put.expect_err("no place").code(), 400, "{text}");
         }
-        let usual = json!({ "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" });
-        assert_eq!(ScalePaths::decode(&usual, "s"), Ok(ScalePaths::usual()));
     }
 
     #[test]
     fn the_selector_of_a_deployment_is_written_out() {
-        let seen = ScalePaths::usual().of(&object(json!({ "spec": { "selector": {
+        let registry = Registry::built_in();
+        let kind = registry.by_resource("apps", "v1", "deployments").expect("built in");
+        let usual = kind.subresources.scale.as_ref().expect("scales");
+        let seen = usual.of(&object(json!({ "spec": { "selector": {
             "matchLabels": { "b": "2" },
             "matchExpressions": [
                 { "key": "a", "operator": "In", "values": ["y", "x"] },

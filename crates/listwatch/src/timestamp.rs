@@ -25,7 +25,7 @@ impl Timestamp {
             .then_some(Timestamp { seconds, nanos })
     }
 
-    /// With a fraction or without, in UTC or at an offset.
+    /// With a fraction or without, in UTC or at an offset. A leap second is the one after it.
     pub fn parse(text: &str) -> Option<Timestamp> {
         let bytes = text.as_bytes();
         let number = |from: usize, to: usize| -> Option<i64> {
@@ -40,7 +40,7 @@ impl Timestamp {
         let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
         let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
         let sane = (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&day);
-        if !sane || hour > 23 || minute > 59 || second > 59 {
+        if !sane || hour > 23 || minute > 59 || second > 60 {
             return None;
         }
         let (nanos, zone) = fraction(text.get(19..)?)?;
@@ -179,11 +179,15 @@ mod tests {
     fn known_instants() {
         for (text, seconds, nanos) in [
             ("1970-01-01T00:00:00Z", 0, 0),
+            ("2000-02-28T23:59:59Z", 951_782_399, 0),
+            ("2016-12-31T23:59:60Z", 1_483_228_800, 0),
             ("2000-02-29T12:00:00Z", 951_825_600, 0),
             ("2024-01-31T12:00:00+02:00", 1_706_695_200, 0),
+            ("2024-01-31T09:30:00-00:30", 1_706_695_200, 0),
             ("2024-01-31T10:00:00.123456Z", 1_706_695_200, 123_456_000),
             ("2024-01-31T10:00:00.1234567899Z", 1_706_695_200, 123_456_789),
             ("1969-12-31T23:59:59.5Z", -1, 500_000_000),
+            ("2100-03-01T00:00:00Z", 4_107_542_400, 0),
             ("0001-01-01T00:00:00Z", FIRST_S, 0),
             ("9999-12-31T23:59:59Z", LAST_S, 0),
         ] {
@@ -195,6 +199,7 @@ mod tests {
     fn what_is_no_instant() {
         for text in [
             "",
+            "yesterday",
             "2024-01-31",
             "2024-01-31T12:00:00",
             "2024-02-30T00:00:00Z",
@@ -203,6 +208,9 @@ mod tests {
             "2024-01-31T24:00:00Z",
             "2024-01-31T12:00:00.Z",
             "2024-01-31T12:00:00+2:00",
+            "2024-01-31T12:00:61Z",
+            "2024-01-31T12:00:00Zx",
+            "2024-05-0\u{e9}T12:00:00Z",
             "9999-12-31T23:59:59-01:00",
             "２０２４-01-31T12:00:00Z",
             "+024-01-31T12:00:00Z",

@@ -7,6 +7,7 @@
 use crate::excerpt::excerpt;
 use crate::list_options::OPTIONS_GROUP;
 use crate::query::Query;
+use crate::schema::FieldValidation;
 use crate::status::{Cause, Refusal};
 use serde_json::{Map, Value, json};
 
@@ -21,15 +22,6 @@ pub struct WriteOptions {
     pub field_validation: FieldValidation,
 }
 
-/// What becomes of fields that a kind does not have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FieldValidation {
-    Ignore,
-    #[default]
-    Warn,
-    Strict,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyOptions {
     pub write: WriteOptions,
@@ -42,18 +34,22 @@ pub struct ApplyOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
     pub dry_run: bool,
+    /// For kinds that take their time to stop. None does here: what is deleted is gone, or waits for its
+    /// finalizers however long they take.
     pub grace_period_s: Option<u64>,
+    /// Asked for in either form. None leaves it to the object's finalizers, or to us.
     pub propagation: Option<Propagation>,
-    /// The older form of `propagation`; only one of the two is ever set.
-    pub orphan_dependents: Option<bool>,
     pub preconditions: Preconditions,
 }
 
 /// What becomes of the objects that belong to the deleted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
+    /// They stay, and have one owner less.
     Orphan,
+    /// They go afterwards.
     Background,
+    /// They go first.
     Foreground,
 }
 
@@ -114,16 +110,12 @@ impl WriteOptions {
             let why = "it may have printable characters only";
             causes.push(Cause::invalid("fieldManager", &json!(excerpt(manager)), why));
         }
-        let field_validation = match query.text("fieldValidation") {
-            "Ignore" => FieldValidation::Ignore,
-            "" | "Warn" => FieldValidation::Warn,
-            "Strict" => FieldValidation::Strict,
-            other => {
-                let supported = ["", "Ignore", "Strict", "Warn"];
-                causes.push(Cause::not_supported("fieldValidation", &json!(excerpt(other)), &supported));
-                FieldValidation::Warn
-            }
-        };
+        let asked = query.text("fieldValidation");
+        let field_validation = FieldValidation::parse(asked).unwrap_or_else(|| {
+            let supported = ["", "Ignore", "Strict", "Warn"];
+            causes.push(Cause::not_supported("fieldValidation", &json!(excerpt(asked)), &supported));
+            FieldValidation::default()
+        });
         let field_manager = if manager.is_empty() { None } else { Some(manager.to_owned()) };
         (WriteOptions { dry_run, field_manager, field_validation }, causes)
     }
@@ -147,11 +139,15 @@ impl DeleteOptions {
         let options = DeleteOptions {
             dry_run: dry_run(query.all("dryRun"), &mut causes),
             grace_period_s: query.integer("gracePeriodSeconds")?.map(grace_period),
-            propagation: propagation(query.text("propagationPolicy"), &mut causes),
-            orphan_dependents: query.flag("orphanDependents"),
+            propagation: propagation(
+                query.text("propagationPolicy"),
+                query.flag("orphanDependents"),
+                &mut causes,
+            ),
             preconditions: Preconditions::default(),
         };
-        options.checked(causes)
+        check("DeleteOptions", causes)?;
+        Ok(options)
     }
 
     pub fn from_body(body: &Value) -> Result<DeleteOptions, Refusal> {
@@ -171,29 +167,18 @@ impl DeleteOptions {
         let options = DeleteOptions {
             dry_run: dry_run(texts(body, "dryRun")?.into_iter(), &mut causes),
             grace_period_s: read(body, "gracePeriodSeconds", Value::as_i64)?.map(grace_period),
-            propagation: propagation(text(body, "propagationPolicy")?.unwrap_or_default(), &mut causes),
-            orphan_dependents: read(body, "orphanDependents", Value::as_bool)?,
+            propagation: propagation(
+                text(body, "propagationPolicy")?.unwrap_or_default(),
+                read(body, "orphanDependents", Value::as_bool)?,
+                &mut causes,
+            ),
             preconditions: Preconditions {
                 uid: text(preconditions, "uid")?.map(str::to_owned),
                 resource_version: text(preconditions, "resourceVersion")?.map(str::to_owned),
             },
         };
-        options.checked(causes)
-    }
-
-    /// What was asked for in either form. None leaves it to the object's finalizers, or to us.
-    pub fn asked_propagation(&self) -> Option<Propagation> {
-        let older = |orphan| if orphan { Propagation::Orphan } else { Propagation::Background };
-        self.propagation.or_else(|| self.orphan_dependents.map(older))
-    }
-
-    fn checked(self, mut causes: Vec<Cause>) -> Result<DeleteOptions, Refusal> {
-        if self.propagation.is_some() && self.orphan_dependents.is_some() {
-            let why = "orphanDependents and propagationPolicy do not go together";
-            causes.push(Cause::forbidden("propagationPolicy", why));
-        }
         check("DeleteOptions", causes)?;
-        Ok(self)
+        Ok(options)
     }
 }
 
@@ -214,14 +199,19 @@ fn dry_run<'a>(asked: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) ->
     dry
 }
 
-fn propagation(asked: &str, causes: &mut Vec<Cause>) -> Option<Propagation> {
+/// `orphan`: the older form, `orphanDependents`, which does not go with the newer.
+fn propagation(asked: &str, orphan: Option<bool>, causes: &mut Vec<Cause>) -> Option<Propagation> {
+    if !asked.is_empty() && orphan.is_some() {
+        let why = "orphanDependents and propagationPolicy exclude each other";
+        causes.push(Cause::invalid("propagationPolicy", &json!(excerpt(asked)), why));
+    }
     match asked {
-        "" => None,
+        "" => orphan.map(|orphan| if orphan { Propagation::Orphan } else { Propagation::Background }),
         "Orphan" => Some(Propagation::Orphan),
         "Background" => Some(Propagation::Background),
         "Foreground" => Some(Propagation::Foreground),
         other => {
-            let supported = ["Foreground", "Background", "Orphan"];
+            let supported = ["Background", "Foreground", "Orphan"];
             causes.push(Cause::not_supported("propagationPolicy", &json!(excerpt(other)), &supported));
             None
         }
@@ -344,6 +334,7 @@ mod tests {
             ("gracePeriodSeconds=5", json!({ "gracePeriodSeconds": 5 })),
             ("propagationPolicy=Foreground", json!({ "propagationPolicy": "Foreground" })),
             ("orphanDependents=false", json!({ "orphanDependents": false })),
+            ("orphanDependents=true", json!({ "propagationPolicy": "Orphan" })),
         ] {
             let expected = DeleteOptions::from_query(&query(raw)).expect("valid");
             assert_eq!(DeleteOptions::from_body(&body), Ok(expected), "{raw}");
@@ -371,6 +362,7 @@ mod tests {
             (json!({ "gracePeriodSeconds": 1.5 }), 400),
             (json!({ "dryRun": "All" }), 400),
             (json!({ "dryRun": [1] }), 400),
+            (json!({ "dryRun": ["Some"] }), 422),
             (json!({ "preconditions": [] }), 400),
             (json!({ "preconditions": { "uid": 1 } }), 400),
             (json!({ "propagationPolicy": "Maybe" }), 422),
@@ -382,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_older_form_of_propagation_still_counts() {
-        let asked = |raw: &str| DeleteOptions::from_query(&query(raw)).expect("valid").asked_propagation();
+        let asked = |raw: &str| DeleteOptions::from_query(&query(raw)).expect("valid").propagation;
         assert_eq!(asked(""), None);
         assert_eq!(asked("propagationPolicy=Foreground"), Some(Propagation::Foreground));
         assert_eq!(asked("orphanDependents=true"), Some(Propagation::Orphan));

@@ -8,8 +8,9 @@ pub mod status;
 pub mod validate;
 
 use crate::json_path::JsonPath;
+use crate::names::NameRule;
 use crate::registry::{
-    ALL_VERBS, Column, ColumnSource, Kind, NameRule, Origin, ScalePaths, Scope, SelectableField, Subresources,
+    ALL_VERBS, Column, ColumnSource, Kind, Origin, ScalePaths, Scope, SelectableField, Subresources,
 };
 use crate::status::Refusal;
 use serde::Deserialize;

@@ -5,7 +5,7 @@
 
 use super::{Conversion, Definition, GROUP, KIND, Names, PrinterColumn, Scale, Version};
 use crate::json_path::JsonPath;
-use crate::registry::NameRule;
+use crate::names::NameRule;
 use crate::status::{Cause, Refusal};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -416,5 +416,18 @@ mod tests {
         let mut fresh = example();
         fresh["spec"]["scope"] = json!("Cluster");
         assert_eq!(fields(update(&fresh, &example())), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_paths_of_a_scale_are_simple_and_in_their_half_of_the_object() {
+        for bad in [".metadata.x", "spec.x", ".spec.a[0]", ".spec..x", "", ".status.x"] {
+            let given = Scale {
+                spec_replicas_path: bad.to_owned(),
+                status_replicas_path: ".status.n".to_owned(),
+                label_selector_path: None,
+            };
+            let fields: Vec<String> = scale("s", &given).into_iter().map(|cause| cause.field).collect();
+            assert_eq!(fields, ["s.specReplicasPath"], "{bad}");
+        }
     }
 }

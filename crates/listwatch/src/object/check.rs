@@ -3,7 +3,8 @@
 //! The number of causes is bounded, so that a hostile object makes a small answer.
 
 use super::Object;
-use super::names::{self, NameRule};
+use crate::excerpt::excerpt_of;
+use crate::names::{self, NameRule};
 use crate::status::Cause;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -65,14 +66,7 @@ pub fn metadata_update(stored: &Object, object: &Object) -> Vec<Cause> {
 
 /// A client's string as a message shows it, cut if it is long.
 pub fn shown(text: &str) -> Value {
-    if text.len() <= SHOWN_BYTES_MAX {
-        return json!(text);
-    }
-    let mut end = SHOWN_BYTES_MAX;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    json!(format!("{}...", &text[..end]))
+    json!(excerpt_of(text, SHOWN_BYTES_MAX))
 }
 
 fn refuse(causes: &mut Vec<Cause>, field: &str, text: &str, why: Option<String>) {
@@ -173,7 +167,7 @@ mod tests {
 
     fn causes_of(value: Value) -> Vec<(&'static str, String)> {
         let (object, _) = Object::decode(json!({ "metadata": value })).expect("a good shape");
-        metadata(&object, NameRule::Subdomain, true)
+        metadata(&object, NameRule::DnsSubdomain, true)
             .into_iter()
             .map(|cause| (cause.reason, cause.field))
             .collect()
@@ -236,7 +230,7 @@ mod tests {
     fn a_cluster_wide_object_has_no_namespace() {
         let (object, _) =
             Object::decode(json!({ "metadata": { "name": "a", "namespace": "n" } })).expect("good");
-        let causes = metadata(&object, NameRule::Subdomain, false);
+        let causes = metadata(&object, NameRule::DnsSubdomain, false);
         assert_eq!(causes[0].field, "metadata.namespace");
         assert_eq!(causes[0].reason, "FieldValueForbidden");
     }
@@ -247,7 +241,7 @@ mod tests {
             (0..10_000).map(|index| (format!("-{index}{}", "x".repeat(300)), json!("-"))).collect();
         let (object, _) =
             Object::decode(json!({ "metadata": { "name": "a", "labels": labels } })).expect("good");
-        let causes = metadata(&object, NameRule::Subdomain, false);
+        let causes = metadata(&object, NameRule::DnsSubdomain, false);
         assert_eq!(causes.len(), CAUSES_MAX);
         assert!(causes.iter().all(|cause| cause.message.len() < 2 * SHOWN_BYTES_MAX));
     }

@@ -6,12 +6,10 @@
 //! Never hold an object that did not come through `decode`: its bytes would not compare.
 
 pub mod check;
-pub mod names;
-pub mod time;
 
 use crate::status::Refusal;
+use crate::timestamp::Timestamp;
 use serde_json::{Map, Value, json};
-use time::Timestamp;
 
 /// Levels of nesting in one object. A little below the JSON decoder's own limit of 128, so that what is
 /// stored can be read back inside a list or an event. Whatever else builds values keeps to it too: walking
@@ -254,7 +252,7 @@ impl Object {
     }
 
     pub fn set_creation_timestamp(&mut self, time: Timestamp) {
-        self.set_meta("creationTimestamp", Some(json!(time.to_string())));
+        self.set_meta("creationTimestamp", Some(json!(time.to_seconds().to_string())));
     }
 
     /// Zero takes it out.
@@ -263,7 +261,7 @@ impl Object {
     }
 
     pub fn set_deletion(&mut self, time: Timestamp, grace_period_s: i64) {
-        self.set_meta("deletionTimestamp", Some(json!(time.to_string())));
+        self.set_meta("deletionTimestamp", Some(json!(time.to_seconds().to_string())));
         self.set_meta("deletionGracePeriodSeconds", Some(json!(grace_period_s)));
     }
 

@@ -5,6 +5,7 @@
 //! object itself is told of, and not its subresources.
 
 use super::{Dialect, schema};
+use crate::negotiation::PatchForm;
 use crate::registry::Kind;
 use serde_json::{Map, Value, json};
 
@@ -45,12 +46,8 @@ pub fn add(kind: &Kind, dialect: Dialect, paths: &mut Map<String, Value>) {
 
 /// The ways of patching that a client is to choose from. See the module's head for the strategic one.
 pub fn patch_types(kind: &Kind) -> Vec<&'static str> {
-    let mut types =
-        vec!["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
-    if schema::table(kind).is_some() {
-        types.push("application/strategic-merge-patch+json");
-    }
-    types
+    let is_told = |form: &&PatchForm| **form != PatchForm::StrategicMerge || schema::table(kind).is_some();
+    PatchForm::known(kind).iter().filter(is_told).map(|form| form.mime()).collect()
 }
 
 fn operation(kind: &Kind, verb: &str, dialect: Dialect, segments: &[&str]) -> Value {

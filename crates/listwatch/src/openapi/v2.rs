@@ -5,42 +5,13 @@
 
 use super::schema::{Definitions, define};
 use super::{Dialect, info, operation};
+use crate::negotiation::{Answer, Media, Offer};
 use crate::registry::Registry;
-use crate::status::{Reason, Refusal};
 use serde_json::{Map, Value, json};
 
-/// How the document is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    Json,
-    Protobuf,
-}
-
-impl Form {
-    /// The first clause of an Accept header that can be served.
-    pub fn negotiate(accept: &str) -> Result<Form, Refusal> {
-        if accept.trim().is_empty() {
-            return Ok(Form::Json);
-        }
-        let of_clause = |clause: &str| match clause.split(';').next().unwrap_or_default().trim() {
-            "application/json" | "application/*" | "*/*" => Some(Form::Json),
-            "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-            | "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" => Some(Form::Protobuf),
-            _ => None,
-        };
-        accept.split(',').find_map(of_clause).ok_or_else(|| {
-            Refusal::new(Reason::NotAcceptable, "only JSON and the protobuf form of OpenAPI v2 are accepted")
-        })
-    }
-
-    /// Of the answer. The name that clients ask by has a character that a media type may not have.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Form::Json => "application/json",
-            Form::Protobuf => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
-        }
-    }
-}
+/// What the document can be given in.
+pub const OFFER: Offer<'static> =
+    Offer { answer: Answer::Plain, whole: &[Media::Json, Media::OpenApiV2Protobuf], metadata: &[] };
 
 pub fn document(registry: &Registry) -> Value {
     let (mut paths, mut definitions) = (Map::new(), Definitions::new());
@@ -51,19 +22,20 @@ pub fn document(registry: &Registry) -> Value {
     json!({ "swagger": "2.0", "info": info(), "paths": paths, "definitions": definitions })
 }
 
-/// In either form.
-pub fn body(registry: &Registry, form: Form) -> Vec<u8> {
+/// In either of the offered media; all but the protobuf is JSON.
+pub fn body(registry: &Registry, media: Media) -> Vec<u8> {
     let document = document(registry);
-    match form {
-        Form::Json => document.to_string().into_bytes(),
-        Form::Protobuf => super::gnostic::encode(&document),
+    if media == Media::OpenApiV2Protobuf {
+        return super::gnostic::encode(&document);
     }
+    document.to_string().into_bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::crd;
+    use crate::negotiation::negotiate;
 
     #[test]
     fn old_clients_know_the_kinds_of_which_all_is_told_and_no_others() {
@@ -96,9 +68,12 @@ mod tests {
     #[test]
     fn the_form_is_what_the_client_can_read() {
         let kubectl = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-        assert_eq!(Form::negotiate(kubectl), Ok(Form::Protobuf));
-        assert_eq!(Form::negotiate("application/json, */*"), Ok(Form::Json));
-        assert_eq!(Form::negotiate(""), Ok(Form::Json));
-        assert_eq!(Form::negotiate("text/html").expect_err("neither").code(), 406);
+        let chosen = |accept: &str| {
+            negotiate(accept, &OFFER).map(|form| form.content_type()).map_err(|refusal| refusal.code())
+        };
+        assert_eq!(chosen(kubectl), Ok("application/com.github.proto-openapi.spec.v2.v1.0+protobuf"));
+        assert_eq!(chosen("application/json, */*"), Ok("application/json"));
+        assert_eq!(chosen(""), Ok("application/json"));
+        assert_eq!(chosen("text/html"), Err(406));
     }
 }

@@ -11,8 +11,8 @@ use super::field_set::FieldSet;
 use super::managers::{Manager, Managers, Operation, Owned, stamp};
 use super::typed::{Difference, Place, fields_of, merge, prune};
 use crate::object::Object;
-use crate::object::time::Timestamp;
 use crate::status::{Cause, GroupResource, Reason, Refusal};
+use crate::timestamp::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -283,7 +283,7 @@ mod tests {
             api_version: "v1",
             subresource: "",
             ignored: &["status"],
-            now: Timestamp(now),
+            now: Timestamp { seconds: now, nanos: 0 },
             place: Place::BUILT_IN,
         }
     }

@@ -5,7 +5,7 @@
 
 use super::field_set::FieldSet;
 use crate::object::Object;
-use crate::object::time::Timestamp;
+use crate::timestamp::Timestamp;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -182,7 +182,7 @@ fn entry(manager: &Manager, owned: &Owned) -> Value {
 
 /// The time of a change made now.
 pub fn stamp(now: Timestamp) -> String {
-    now.to_string()
+    now.to_seconds().to_string()
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
 
     fn update(name: &str, second: i64, field: &str) -> Value {
         json!({
-            "manager": name, "operation": "Update", "apiVersion": "v1", "time": Timestamp(second).to_string(),
+            "manager": name, "operation": "Update", "apiVersion": "v1", "time": stamp(Timestamp { seconds: second, nanos: 0 }),
             "fieldsType": "FieldsV1", "fieldsV1": { format!("f:{field}"): {} },
         })
     }
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(managers.0.len(), UPDATERS_MAX);
         let ancient = managers.0.iter().find(|(manager, _)| manager.name == ANCIENT).expect("a bucket");
         assert_eq!(ancient.1.fields.paths().len(), 6);
-        assert_eq!(ancient.1.time, Timestamp(5).to_string());
+        assert_eq!(ancient.1.time, "1970-01-01T00:00:05Z");
         let mut after = FieldSet::default();
         managers.0.values().for_each(|owned| after.add(&owned.fields));
         assert_eq!(after, before, "no field loses its owner");

@@ -4,9 +4,9 @@
 //! at once. A column's `from` is a JSON path if it begins with a dot, and else a cell by its name.
 
 use crate::json_path::JsonPath;
-use crate::registry::kind::join_api_version;
+use crate::names::NameRule;
 use crate::registry::{
-    Column, ColumnSource, Kind, NameRule, Origin, ScalePaths, Scope, SelectableField, Subresources,
+    Column, ColumnSource, Kind, Origin, ScalePaths, Scope, SelectableField, Subresources, join_api_version,
 };
 use serde::Deserialize;
 use serde_json::Value;

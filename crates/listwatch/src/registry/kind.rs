@@ -3,7 +3,7 @@
 //! Selectable fields and columns read the form in which an object is stored, see [`crate::stored_form`].
 
 use crate::json_path::JsonPath;
-use crate::registry::NameRule;
+use crate::names::NameRule;
 use crate::status::GroupResource;
 use serde::Deserialize;
 use serde_json::Value;

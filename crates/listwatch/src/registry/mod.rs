@@ -6,14 +6,13 @@
 
 mod builtin;
 mod kind;
-mod name_rule;
 mod version_order;
 
 pub use builtin::ALL_VERBS;
+pub(crate) use kind::join_api_version;
 pub use kind::{
     Column, ColumnSource, Kind, NamedCell, Origin, ScalePaths, Scope, SelectableField, Subresources,
 };
-pub use name_rule::NameRule;
 pub use version_order::newest_first;
 
 use crate::fingerprint::Fingerprint;

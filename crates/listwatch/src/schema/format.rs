@@ -1,6 +1,6 @@
 //! The named formats of strings. One that is not known here says nothing, as everywhere.
 
-use crate::object::time::Timestamp;
+use crate::timestamp::Timestamp;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether `text` is of the format `name`.

@@ -4,8 +4,9 @@
 //! `==` and `in` of one value are the same test, and so are `!=` and `notin` of one. The words `in` and
 //! `notin` are operators only where one is expected: they can be keys and values too.
 
-use super::{Lookup, SelectorError, check_count, check_label_key, check_label_value, check_length};
+use super::{Lookup, SelectorError, check_count, check_length};
 use crate::excerpt::excerpt;
+use crate::names;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -203,9 +204,10 @@ impl<'a> Parser<'a> {
         if key.kind != Kind::Word {
             return Err(key.expected("a key"));
         }
-        check_label_key(key.text).map_err(|why| {
-            SelectorError::new(key.at, format!("invalid key {:?}: {why}", excerpt(key.text)))
-        })?;
+        if let Some(why) = names::qualified(key.text) {
+            let cause = format!("invalid key {:?}: {why}", excerpt(key.text));
+            return Err(SelectorError::new(key.at, cause));
+        }
         let test = if negated { LabelTest::Absent } else { self.test()? };
         Ok(LabelTerm { key: key.text.to_owned(), test })
     }
@@ -232,10 +234,13 @@ impl<'a> Parser<'a> {
         match token.kind {
             Kind::Word => {
                 self.take();
-                check_label_value(token.text).map_err(|why| {
-                    SelectorError::new(token.at, format!("invalid value {:?}: {why}", excerpt(token.text)))
-                })?;
-                Ok(token.text)
+                match names::label_value(token.text) {
+                    None => Ok(token.text),
+                    Some(why) => {
+                        let cause = format!("invalid value {:?}: {why}", excerpt(token.text));
+                        Err(SelectorError::new(token.at, cause))
+                    }
+                }
             }
             Kind::Comma | Kind::Close | Kind::End => Ok(""),
             _ => Err(token.expected("a value")),

@@ -7,11 +7,9 @@
 
 mod field;
 mod label;
-mod label_name;
 
 pub use field::{FieldSelector, FieldTerm, METADATA_NAME, METADATA_NAMESPACE};
 pub use label::{LabelSelector, LabelTerm, LabelTest, PositiveTerm};
-pub use label_name::{check_label_key, check_label_value};
 
 use crate::status::Refusal;
 use serde_json::{Map, Value};

@@ -12,6 +12,7 @@ mod network;
 mod pod;
 mod workload;
 
+use crate::excerpt::excerpt;
 use crate::metadata_form::{self, MetaVersion};
 use crate::registry::{Column, Kind};
 use crate::status::Refusal;
@@ -35,7 +36,10 @@ impl IncludeObject {
             "" | "Metadata" => Ok(IncludeObject::Metadata),
             "None" => Ok(IncludeObject::None),
             "Object" => Ok(IncludeObject::Object),
-            other => Err(Refusal::bad_request(format!("unrecognized includeObject value: {other:?}"))),
+            other => Err(Refusal::bad_request(format!(
+                "cannot make a Table: includeObject is None, Metadata, Object or empty, not {:?}",
+                excerpt(other)
+            ))),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The rules of a create.
 
-use super::{Decision, Kind, Write, invalid, settle_namespace, settle_type, stored_bytes};
+use super::{Decision, Write, invalid, is_phased, settle_namespace, settle_type, stored_bytes};
+use crate::excerpt::head;
 use crate::object::Object;
 use crate::object::check;
-use crate::object::time::Timestamp;
+use crate::registry::Kind;
 use crate::status::{GroupResource, Refusal};
+use crate::timestamp::Timestamp;
 use serde_json::{Value, json};
 
 /// How often a generated name that is taken is made anew.
@@ -27,7 +29,7 @@ pub struct Birth<'a> {
 /// status has an endpoint of its own.
 pub fn before_create(
     mut object: Object,
-    kind: &Kind<'_>,
+    kind: &Kind,
     namespace: &str,
     birth: &Birth<'_>,
 ) -> Result<Decision, Refusal> {
@@ -35,7 +37,7 @@ pub fn before_create(
     if !object.resource_version().is_empty() {
         return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    if kind.namespaced && namespace.is_empty() {
+    if kind.is_namespaced() && namespace.is_empty() {
         return Err(Refusal::bad_request("an object of this kind is created in a namespace"));
     }
     settle_namespace(&mut object, kind, namespace)?;
@@ -46,16 +48,16 @@ pub fn before_create(
         let name = generated_name(object.generate_name(), birth.name_suffix);
         object.set_name(&name);
     }
-    if kind.status {
+    if kind.subresources.status {
         object.set("status", None);
     }
-    if kind.generation {
+    if kind.has_generation {
         object.set_generation(1);
     }
-    if kind.phased {
+    if is_phased(kind) {
         begin_phases(&mut object);
     }
-    let causes = check::metadata(&object, kind.name_rule, kind.namespaced);
+    let causes = check::metadata(&object, kind.name_rule, kind.is_namespaced());
     invalid(kind, object.name(), causes)?;
     Ok(Decision { write: Write::Create(stored_bytes(&object, kind)), object })
 }
@@ -79,11 +81,7 @@ fn begin_phases(object: &mut Object) {
 }
 
 fn generated_name(base: &str, suffix: &str) -> String {
-    let mut end = base.len().min(GENERATED_BASE_LENGTH_MAX);
-    while !base.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{suffix}", &base[..end])
+    format!("{}{suffix}", head(base, GENERATED_BASE_LENGTH_MAX))
 }
 
 /// Five letters from a random number.
@@ -124,8 +122,10 @@ pub fn generated_name_taken(what: &GroupResource, name: &str) -> Refusal {
 mod tests {
     use super::super::fixtures::{namespace, object, read, widget};
     use super::*;
+    use crate::registry::{Registry, Scope};
 
-    const BIRTH: Birth<'static> = Birth { uid: "u-1", now: Timestamp(0), name_suffix: "x2b4z" };
+    const BIRTH: Birth<'static> =
+        Birth { uid: "u-1", now: Timestamp { seconds: 0, nanos: 999 }, name_suffix: "x2b4z" };
 
     fn create(value: Value) -> Result<Decision, Refusal> {
         before_create(object(value), &widget(), "n", &BIRTH)
@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn without_a_status_endpoint_the_status_is_ordinary() {
-        let kind = Kind { status: false, ..widget() };
+        let mut kind = widget();
+        kind.subresources.status = false;
         let sent = object(json!({ "metadata": { "name": "a" }, "status": { "x": 1 } }));
         let decision = before_create(sent, &kind, "n", &BIRTH).expect("good");
         assert_eq!(decision.object.get("status"), Some(&json!({ "x": 1 })));
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(create(sent.clone()).expect_err("a mismatch").code(), 400);
         let none = before_create(object(json!({ "metadata": { "name": "a" } })), &widget(), "", &BIRTH);
         assert_eq!(none.expect_err("no namespace").code(), 400);
-        let cluster = Kind { namespaced: false, ..widget() };
+        let cluster = Kind { scope: Scope::Cluster, ..widget() };
         let decision = before_create(object(sent), &cluster, "", &BIRTH).expect("a good object");
         assert_eq!(decision.object.namespace(), "");
     }
@@ -229,6 +230,20 @@ mod tests {
         );
         let generated = generated_name_taken(&what, "a");
         assert_eq!((generated.code(), generated.retry_after_s), (409, Some(1)));
+    }
+
+    #[test]
+    fn an_event_is_stored_in_its_stored_form_and_answered_in_its_own() {
+        let registry = Registry::built_in();
+        let kind = registry.by_resource("events.k8s.io", "v1", "events").expect("built in");
+        let sent = object(json!({ "metadata": { "name": "a" }, "note": "started" }));
+        let decision = before_create(sent, kind, "n", &BIRTH).expect("a good event");
+        let stored = read(&decision.write);
+        assert_eq!((&stored["apiVersion"], &stored["message"]), (&json!("v1"), &json!("started")));
+        assert_eq!(
+            (decision.object.api_version(), decision.object.get("message")),
+            ("events.k8s.io/v1", None)
+        );
     }
 
     #[test]

@@ -1,28 +1,30 @@
 //! The rules of a delete: an object goes at once, or is marked and goes when its finalizers are done.
 
-use super::{Decision, DeleteOptions, Kind, Propagation, Write, is_final, stored_bytes};
+use super::{Decision, Write, is_final, is_phased, stored_bytes};
 use crate::object::Object;
 use crate::object::check::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use crate::object::time::Timestamp;
+use crate::registry::Kind;
 use crate::status::Refusal;
+use crate::timestamp::Timestamp;
+use crate::write_options::{DeleteOptions, Preconditions, Propagation};
 use serde_json::{Value, json};
 
 /// `stored` carries the resourceVersion of the key it was read from. An object that is marked is answered
 /// with itself; of one that is removed, `object` is the last state.
 pub fn before_delete(
     stored: &Object,
-    kind: &Kind<'_>,
+    kind: &Kind,
     options: &DeleteOptions,
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
-    preconditions(stored, kind, options)?;
+    check(&options.preconditions, stored, kind)?;
     let mut object = stored.clone();
     object.set_finalizers(&finalizers(stored, options.propagation));
     if is_final(&object, kind) {
         return Ok(Decision { write: Write::Remove, object: stored.clone() });
     }
     mark(&mut object, stored, now);
-    if kind.phased {
+    if is_phased(kind) {
         let mut status = match object.get("status") {
             Some(Value::Object(status)) => status.clone(),
             _ => serde_json::Map::new(),
@@ -35,9 +37,9 @@ pub fn before_delete(
     Ok(Decision { write, object })
 }
 
-fn preconditions(stored: &Object, kind: &Kind<'_>, options: &DeleteOptions) -> Result<(), Refusal> {
-    let conflict = |why: &str| Err(Refusal::conflict(kind.resource, stored.name(), why));
-    if let Some(uid) = &options.uid
+fn check(preconditions: &Preconditions, stored: &Object, kind: &Kind) -> Result<(), Refusal> {
+    let conflict = |why: &str| Err(Refusal::conflict(&kind.group_resource(), stored.name(), why));
+    if let Some(uid) = &preconditions.uid
         && uid != stored.uid()
     {
         return conflict(&format!(
@@ -45,7 +47,7 @@ fn preconditions(stored: &Object, kind: &Kind<'_>, options: &DeleteOptions) -> R
             stored.uid()
         ));
     }
-    if let Some(version) = &options.resource_version
+    if let Some(version) = &preconditions.resource_version
         && version != stored.resource_version()
     {
         return conflict(&format!(
@@ -90,7 +92,11 @@ mod tests {
     use super::super::fixtures::{namespace, object, read, widget};
     use super::*;
 
-    const NOW: Timestamp = Timestamp(1_600_000_000);
+    const NOW: Timestamp = later(0);
+
+    const fn later(seconds: i64) -> Timestamp {
+        Timestamp { seconds: 1_600_000_000 + seconds, nanos: 5 }
+    }
 
     fn stored(finalizers: Value) -> Object {
         object(json!({
@@ -124,8 +130,7 @@ mod tests {
         assert_eq!(bytes["metadata"]["deletionTimestamp"], "2020-09-13T12:26:40Z");
         assert_eq!(bytes["metadata"]["deletionGracePeriodSeconds"], 0);
         assert_eq!(bytes["metadata"]["generation"], 4, "the wish to go is a change of what is wanted");
-        let later =
-            before_delete(&decision.object, &widget(), &DeleteOptions::default(), Timestamp(NOW.0 + 60));
+        let later = before_delete(&decision.object, &widget(), &DeleteOptions::default(), later(60));
         assert_eq!(later.expect("again").write, Write::Nothing);
     }
 
@@ -156,8 +161,10 @@ mod tests {
         let stored = stored(json!([]));
         let refused = |uid: Option<&str>, version: Option<&str>| {
             let options = DeleteOptions {
-                uid: uid.map(str::to_owned),
-                resource_version: version.map(str::to_owned),
+                preconditions: Preconditions {
+                    uid: uid.map(str::to_owned),
+                    resource_version: version.map(str::to_owned),
+                },
                 ..DeleteOptions::default()
             };
             before_delete(&stored, &widget(), &options, NOW).map(|_| ()).map_err(|refusal| refusal.code())
@@ -170,17 +177,17 @@ mod tests {
     #[test]
     fn a_time_to_go_is_only_ever_brought_forward() {
         let mut early = stored(json!(["a/x"]));
-        early.set_deletion(Timestamp(NOW.0 - 100), 30);
+        early.set_deletion(later(-100), 30);
         let decision = delete(&early, &DeleteOptions::default());
-        assert_eq!(decision.object.deletion_timestamp(), Some(Timestamp(NOW.0 - 100).to_string().as_str()));
+        assert_eq!(decision.object.deletion_timestamp(), Some(later(-100).to_seconds().to_string().as_str()));
         assert_eq!(
             (decision.object.deletion_grace_period_seconds(), decision.object.generation()),
             (Some(0), 3)
         );
         let mut late = stored(json!(["a/x"]));
-        late.set_deletion(Timestamp(NOW.0 + 100), 30);
+        late.set_deletion(later(100), 30);
         let decision = delete(&late, &DeleteOptions::default());
-        assert_eq!(decision.object.deletion_timestamp(), Some(NOW.to_string().as_str()));
+        assert_eq!(decision.object.deletion_timestamp(), Some(NOW.to_seconds().to_string().as_str()));
     }
 
     #[test]

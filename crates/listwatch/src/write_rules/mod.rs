@@ -2,48 +2,27 @@
 //!
 //! A request to write is turned into a [`Decision`]: what to do to the store, and the object to answer
 //! with. Everything the rules need is handed in: the object as it is stored, the time, the chance. So a
-//! decision that loses its race is simply made again from the newer object.
+//! decision that loses its race is simply made again from the newer object. All objects that come in and go
+//! out are in the form of the request's kind, see [`stored_form`]; only the bytes are in the stored one.
 //!
-//! Always true of a decision: the bytes carry no resourceVersion and are in the kind's stored version; a
-//! write that would store the bytes that are stored already is [`Write::Nothing`]; uid, creationTimestamp,
-//! deletionTimestamp and generation are the server's, whatever the client sent.
+//! Always true of a decision: the bytes carry no resourceVersion; a write that would store the bytes that
+//! are stored already is [`Write::Nothing`]; uid, creationTimestamp, deletionTimestamp and generation are
+//! the server's, whatever the client sent.
 
 mod create;
 mod delete;
-mod options;
 mod update;
 
 pub use create::{
     Birth, GENERATED_NAME_ATTEMPTS, before_create, generated_name_taken, name_suffix, name_taken, uid,
 };
 pub use delete::before_delete;
-pub use options::{DeleteOptions, Propagation};
 pub use update::{Endpoint, before_update};
 
 use crate::object::Object;
-use crate::object::names::NameRule;
-use crate::status::{GroupResource, Refusal};
-
-/// What the rules must know of a kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind<'a> {
-    pub resource: &'a GroupResource,
-    pub kind: &'a str,
-    /// As the request spells it: `apps/v1`.
-    pub api_version: &'a str,
-    /// As the store spells it.
-    pub stored_api_version: &'a str,
-    pub namespaced: bool,
-    pub name_rule: NameRule,
-    /// Has a status that only its own endpoint may write.
-    pub status: bool,
-    /// Counts how often its wanted state was changed. So does every CRD's kind.
-    pub generation: bool,
-    /// May be updated without saying from which version. No CRD's kind may.
-    pub unconditional_update: bool,
-    /// Is a Namespace, or lives and dies like one: it has finalizers in its spec too, and a phase.
-    pub phased: bool,
-}
+use crate::registry::Kind;
+use crate::status::{Cause, Refusal};
+use crate::stored_form;
 
 /// What is to be done to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,17 +48,17 @@ pub const CHANGED_MEANWHILE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 /// The bytes that the store keeps of an object.
-pub fn stored_bytes(object: &Object, kind: &Kind<'_>) -> Vec<u8> {
+pub fn stored_bytes(object: &Object, kind: &Kind) -> Vec<u8> {
     let mut stored = object.clone();
     stored.set_resource_version("");
-    stored.set_api_version(kind.stored_api_version);
-    stored.set_kind(kind.kind);
+    stored.set_kind(&kind.kind);
+    stored_form::to_stored(kind, stored.as_map_mut());
     stored.into_value().to_string().into_bytes()
 }
 
 /// The namespace of the path is the object's.
-fn settle_namespace(object: &mut Object, kind: &Kind<'_>, namespace: &str) -> Result<(), Refusal> {
-    let expected = if kind.namespaced { namespace } else { "" };
+fn settle_namespace(object: &mut Object, kind: &Kind, namespace: &str) -> Result<(), Refusal> {
+    let expected = if kind.is_namespaced() { namespace } else { "" };
     if !object.namespace().is_empty() && !expected.is_empty() && object.namespace() != expected {
         let message = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Refusal::bad_request(message));
@@ -89,12 +68,12 @@ fn settle_namespace(object: &mut Object, kind: &Kind<'_>, namespace: &str) -> Re
 }
 
 /// The body is of the kind and version of the path. What it leaves out is filled in.
-fn settle_type(object: &mut Object, kind: &Kind<'_>) -> Result<(), Refusal> {
-    if !object.api_version().is_empty() && object.api_version() != kind.api_version {
+fn settle_type(object: &mut Object, kind: &Kind) -> Result<(), Refusal> {
+    let expected = kind.api_version();
+    if !object.api_version().is_empty() && object.api_version() != expected {
         return Err(Refusal::bad_request(format!(
-            "the API version in the data ({}) does not match the expected API version ({})",
+            "the API version in the data ({}) does not match the expected API version ({expected})",
             object.api_version(),
-            kind.api_version
         )));
     }
     if !object.kind().is_empty() && object.kind() != kind.kind {
@@ -104,16 +83,21 @@ fn settle_type(object: &mut Object, kind: &Kind<'_>) -> Result<(), Refusal> {
             kind.kind
         )));
     }
-    object.set_api_version(kind.api_version);
-    object.set_kind(kind.kind);
+    object.set_api_version(&expected);
+    object.set_kind(&kind.kind);
     Ok(())
 }
 
-fn invalid(kind: &Kind<'_>, name: &str, causes: Vec<crate::status::Cause>) -> Result<(), Refusal> {
+fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Result<(), Refusal> {
     if causes.is_empty() {
         return Ok(());
     }
-    Err(Refusal::invalid(&kind.resource.group, kind.kind, name, causes))
+    Err(Refusal::invalid(&kind.group, &kind.kind, name, causes))
+}
+
+/// Whether it is Namespace, whose objects have finalizers in their spec too, and a phase.
+fn is_phased(kind: &Kind) -> bool {
+    kind.subresources.finalize
 }
 
 /// The finalizers that a phased object has in its spec.
@@ -123,48 +107,31 @@ fn spec_finalizers(object: &Object) -> usize {
 }
 
 /// Whether nothing holds the object back from being removed.
-fn is_final(object: &Object, kind: &Kind<'_>) -> bool {
-    object.finalizers().next().is_none() && (!kind.phased || spec_finalizers(object) == 0)
+fn is_final(object: &Object, kind: &Kind) -> bool {
+    object.finalizers().next().is_none() && (!is_phased(kind) || spec_finalizers(object) == 0)
 }
 
 #[cfg(test)]
 mod fixtures {
     use super::*;
-    use serde_json::Value;
-    use std::sync::LazyLock;
-
-    static WIDGETS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("example.com", "widgets"));
-    static NAMESPACES: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "namespaces"));
+    use crate::crd;
+    use crate::registry::Registry;
+    use serde_json::{Value, json};
 
     /// As of a CRD.
-    pub fn widget() -> Kind<'static> {
-        Kind {
-            resource: &WIDGETS,
-            kind: "Widget",
-            api_version: "example.com/v1",
-            stored_api_version: "example.com/v1",
-            namespaced: true,
-            name_rule: NameRule::Subdomain,
-            status: true,
-            generation: true,
-            unconditional_update: false,
-            phased: false,
-        }
+    pub fn widget() -> Kind {
+        let mut object = crd::tests::example();
+        object["metadata"]["name"] = json!("widgets.example.com");
+        object["spec"]["group"] = json!("example.com");
+        object["spec"]["names"] =
+            json!({ "plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList" });
+        let definition = crd::Definition::parse(&crd::tests::established(object)).expect("good");
+        definition.kinds().pop().expect("one version")
     }
 
-    pub fn namespace() -> Kind<'static> {
-        Kind {
-            resource: &NAMESPACES,
-            kind: "Namespace",
-            api_version: "v1",
-            stored_api_version: "v1",
-            namespaced: false,
-            name_rule: NameRule::Label,
-            status: true,
-            generation: false,
-            unconditional_update: true,
-            phased: true,
-        }
+    pub fn namespace() -> Kind {
+        let registry = Registry::built_in();
+        (**registry.by_resource("", "v1", "namespaces").expect("built in")).clone()
     }
 
     pub fn object(value: Value) -> Object {

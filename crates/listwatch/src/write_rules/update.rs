@@ -1,10 +1,12 @@
 //! The rules of an update, be it sent whole or made by a patch.
 
 use super::{
-    CHANGED_MEANWHILE, Decision, Kind, Write, invalid, is_final, settle_namespace, settle_type, stored_bytes,
+    CHANGED_MEANWHILE, Decision, Write, invalid, is_final, is_phased, settle_namespace, settle_type,
+    stored_bytes,
 };
 use crate::object::Object;
 use crate::object::check;
+use crate::registry::Kind;
 use crate::status::{Cause, Refusal};
 use serde_json::{Value, json};
 
@@ -23,7 +25,7 @@ pub enum Endpoint {
 pub fn before_update(
     stored: &Object,
     mut object: Object,
-    kind: &Kind<'_>,
+    kind: &Kind,
     endpoint: Endpoint,
     namespace: &str,
     name: &str,
@@ -42,13 +44,13 @@ pub fn before_update(
         Endpoint::Status => only_status(stored, &object),
         Endpoint::Finalize => only_spec_finalizers(stored, &object),
     };
-    object.set_api_version(kind.api_version);
+    object.set_api_version(&kind.api_version());
     object.set_resource_version(stored.resource_version());
     object.restore_system_fields(stored);
-    if kind.generation && endpoint == Endpoint::Whole && is_other_beside_metadata(stored, &object) {
+    if kind.has_generation && endpoint == Endpoint::Whole && is_other_beside_metadata(stored, &object) {
         object.set_generation(stored.generation().saturating_add(1));
     }
-    let mut causes = check::metadata(&object, kind.name_rule, kind.namespaced);
+    let mut causes = check::metadata(&object, kind.name_rule, kind.is_namespaced());
     causes.extend(check::metadata_update(stored, &object));
     invalid(kind, name, causes)?;
     let graceless = stored.deletion_grace_period_seconds().unwrap_or_default() == 0;
@@ -62,14 +64,14 @@ pub fn before_update(
 }
 
 /// What the body says of uid and resourceVersion must be so.
-fn preconditions(stored: &Object, object: &Object, kind: &Kind<'_>) -> Result<(), Refusal> {
+fn preconditions(stored: &Object, object: &Object, kind: &Kind) -> Result<(), Refusal> {
     if !object.uid().is_empty() && object.uid() != stored.uid() {
         let why = format!(
             "Precondition failed: UID in precondition: {}, UID in object meta: {}",
             object.uid(),
             stored.uid()
         );
-        return Err(Refusal::conflict(kind.resource, stored.name(), &why));
+        return Err(Refusal::conflict(&kind.group_resource(), stored.name(), &why));
     }
     let version = object.resource_version();
     // A zero says as little as nothing.
@@ -79,23 +81,23 @@ fn preconditions(stored: &Object, object: &Object, kind: &Kind<'_>) -> Result<()
         }
         let causes =
             vec![Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update")];
-        return Err(Refusal::invalid(&kind.resource.group, &kind.resource.resource, stored.name(), causes));
+        return Err(Refusal::invalid(&kind.group, &kind.plural, stored.name(), causes));
     }
     if version.parse::<u64>().is_err() {
         let causes = vec![Cause::invalid("metadata.resourceVersion", &check::shown(version), "is no number")];
-        return Err(Refusal::invalid(&kind.resource.group, kind.kind, stored.name(), causes));
+        return Err(Refusal::invalid(&kind.group, &kind.kind, stored.name(), causes));
     }
     if version == stored.resource_version() {
         return Ok(());
     }
-    Err(Refusal::conflict(kind.resource, stored.name(), CHANGED_MEANWHILE))
+    Err(Refusal::conflict(&kind.group_resource(), stored.name(), CHANGED_MEANWHILE))
 }
 
-fn keep_status(stored: &Object, mut object: Object, kind: &Kind<'_>) -> Object {
-    if kind.status {
+fn keep_status(stored: &Object, mut object: Object, kind: &Kind) -> Object {
+    if kind.subresources.status {
         object.set("status", stored.get("status").cloned());
     }
-    if kind.phased {
+    if is_phased(kind) {
         let kept = stored.get("spec").and_then(|spec| spec.get("finalizers")).cloned();
         set_spec_finalizers(&mut object, kept);
     }
@@ -221,7 +223,8 @@ mod tests {
         assert_eq!(decision.object.labels().collect::<Vec<_>>(), [("x", "y")]);
         assert_eq!((decision.object.generation(), decision.object.managed_fields().len()), (3, 1));
 
-        let kind = Kind { status: false, ..widget() };
+        let mut kind = widget();
+        kind.subresources.status = false;
         let ordinary =
             before_update(&object(stored()), object(both()), &kind, Endpoint::Whole, "n", "a").expect("good");
         assert_eq!(ordinary.object.get("status"), Some(&json!({ "ready": false })));
@@ -335,7 +338,7 @@ mod tests {
 
     #[test]
     fn an_object_of_another_version_is_stored_in_the_stored_one() {
-        let kind = Kind { api_version: "example.com/v2", ..widget() };
+        let kind = Kind { version: "v2".to_owned(), ..widget() };
         let sent = edited(|sent| sent["apiVersion"] = json!("example.com/v2"));
         let same =
             before_update(&object(stored()), object(sent), &kind, Endpoint::Whole, "n", "a").expect("good");

@@ -1,31 +1,39 @@
 //! What names, labels and other words of metadata may look like.
 //!
-//! Each test answers with the reason why a word is refused, so that whoever reports it adds the field only.
-//! All of them are linear in the word.
+//! Each check answers with the reason why a word is refused, so that whoever reports it adds the field only.
+//! All of them are linear in the word. Every [`NameRule`] implies that a name is a single segment of a path,
+//! so a name that passes can be put into a key and into a URL.
+
+use serde::Deserialize;
+
+const LABEL_BYTES_MAX: usize = 63;
+const SUBDOMAIN_BYTES_MAX: usize = 253;
+/// A cron job's name gets eleven characters more for each of its jobs, and a job's name is a label's value.
+const CRON_JOB_BYTES_MAX: usize = 52;
 
 /// Which names objects of a kind may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum NameRule {
-    /// DNS labels joined by dots, 253 characters at most: what most kinds ask for.
-    Subdomain,
-    /// One DNS label, 63 characters at most: namespaces.
-    Label,
+    /// DNS labels joined by dots: what most kinds ask for.
+    #[default]
+    DnsSubdomain,
+    /// One DNS label: namespaces.
+    DnsLabel,
     /// One DNS label that starts with a letter: services.
-    LabelFromLetter,
-    /// Anything that can stand in a path between two slashes: roles and the like.
+    DnsLabelFromLetter,
+    CronJob,
+    /// Anything that can stand in a path between two slashes: roles may be called `system:node`.
     PathSegment,
 }
-
-pub const LABEL_LENGTH_MAX: usize = 63;
-pub const SUBDOMAIN_LENGTH_MAX: usize = 253;
 
 impl NameRule {
     /// Why `name` is no name for such an object.
     pub fn refuses(self, name: &str) -> Option<String> {
         match self {
-            NameRule::Subdomain => subdomain(name),
-            NameRule::Label => label(name),
-            NameRule::LabelFromLetter => label_from_letter(name),
+            NameRule::DnsSubdomain => subdomain(name),
+            NameRule::CronJob => too_long(name, CRON_JOB_BYTES_MAX).or_else(|| subdomain(name)),
+            NameRule::DnsLabel => label(name),
+            NameRule::DnsLabelFromLetter => label_from_letter(name),
             NameRule::PathSegment => path_segment(name),
         }
     }
@@ -41,7 +49,7 @@ impl NameRule {
 }
 
 fn too_long(word: &str, most: usize) -> Option<String> {
-    if most < word.len() { Some(format!("must be no more than {most} characters")) } else { None }
+    if most < word.len() { Some(format!("must be no more than {most} bytes")) } else { None }
 }
 
 fn is_lower_alphanumeric(byte: u8) -> bool {
@@ -63,7 +71,7 @@ fn is_label_shaped(word: &str) -> bool {
 
 /// A DNS-1123 label.
 pub fn label(word: &str) -> Option<String> {
-    too_long(word, LABEL_LENGTH_MAX).or_else(|| {
+    too_long(word, LABEL_BYTES_MAX).or_else(|| {
         if is_label_shaped(word) {
             return None;
         }
@@ -76,7 +84,7 @@ pub fn label(word: &str) -> Option<String> {
 
 /// A DNS-1035 label.
 pub fn label_from_letter(word: &str) -> Option<String> {
-    too_long(word, LABEL_LENGTH_MAX).or_else(|| {
+    too_long(word, LABEL_BYTES_MAX).or_else(|| {
         if is_label_shaped(word) && word.starts_with(|first: char| first.is_ascii_lowercase()) {
             return None;
         }
@@ -88,7 +96,7 @@ pub fn label_from_letter(word: &str) -> Option<String> {
 
 /// A DNS-1123 subdomain.
 pub fn subdomain(word: &str) -> Option<String> {
-    too_long(word, SUBDOMAIN_LENGTH_MAX).or_else(|| {
+    too_long(word, SUBDOMAIN_BYTES_MAX).or_else(|| {
         if word.split('.').all(is_label_shaped) {
             return None;
         }
@@ -100,9 +108,11 @@ pub fn subdomain(word: &str) -> Option<String> {
 
 fn path_segment(word: &str) -> Option<String> {
     match word {
+        "" => Some("may not be empty".to_owned()),
         "." | ".." => Some(format!("may not be '{word}'")),
         _ if word.contains('/') => Some("may not contain '/'".to_owned()),
         _ if word.contains('%') => Some("may not contain '%'".to_owned()),
+        _ if word.contains('\0') => Some("may not contain a zero byte".to_owned()),
         _ => None,
     }
 }
@@ -129,7 +139,7 @@ pub fn qualified(word: &str) -> Option<String> {
             name
         }
     };
-    if let Some(why) = too_long(name, LABEL_LENGTH_MAX) {
+    if let Some(why) = too_long(name, LABEL_BYTES_MAX) {
         return Some(format!("name part {why}"));
     }
     if is_word_shaped(name) {
@@ -140,7 +150,7 @@ pub fn qualified(word: &str) -> Option<String> {
 
 /// The value of a label.
 pub fn label_value(word: &str) -> Option<String> {
-    too_long(word, LABEL_LENGTH_MAX).or_else(|| {
+    too_long(word, LABEL_BYTES_MAX).or_else(|| {
         if word.is_empty() || is_word_shaped(word) {
             return None;
         }
@@ -167,22 +177,25 @@ mod tests {
     fn names_by_rule() {
         let (at_most, too_many) = ("a".repeat(63), "a".repeat(64));
         check(
-            NameRule::Subdomain,
-            &["a", "0", "a-b.c", "a.b.c", &too_many, &"a".repeat(253)],
+            NameRule::DnsSubdomain,
+            &["a", "0", "a-b.c", "a.b.c", "a.b-c.0", &too_many, &"a".repeat(253)],
             &["", "A", "a_b", "-a", "a-", "a..b", ".a", "a.", "a.-b", "a/b", "\u{e9}", &"a".repeat(254)],
         );
-        check(NameRule::Label, &["a", "0a", &at_most], &["", "a.b", "A", "a-", &too_many]);
-        check(NameRule::LabelFromLetter, &["a", "a0", &at_most], &["0a", "a.b", "a-", ""]);
-        check(NameRule::PathSegment, &["system:Node_1", "a b", "..."], &[".", "..", "a/b", "a%b"]);
+        check(NameRule::CronJob, &["nightly", &"a".repeat(52)], &["a/b", "", &"a".repeat(53)]);
+        check(NameRule::DnsLabel, &["a", "0a", "default", &at_most], &["", "a.b", "A", "a-", &too_many]);
+        check(NameRule::DnsLabelFromLetter, &["a", "a0", &at_most], &["0a", "a.b", "a-", ""]);
+        let bad = ["", ".", "..", "a/b", "a%2fb", "a\0"];
+        check(NameRule::PathSegment, &["system:Node_1", "A b", "..."], &bad);
     }
 
     #[test]
     fn a_prefix_may_end_in_a_dash_because_more_follows() {
         for (rule, prefix, good) in [
-            (NameRule::Subdomain, "web-", true),
-            (NameRule::Subdomain, "web", true),
-            (NameRule::Subdomain, "Web-", false),
-            (NameRule::Subdomain, "web_", false),
+            (NameRule::DnsSubdomain, "web-", true),
+            (NameRule::DnsSubdomain, "web", true),
+            (NameRule::DnsSubdomain, "Web-", false),
+            (NameRule::DnsSubdomain, "web_", false),
+            (NameRule::CronJob, "nightly-", true),
             (NameRule::PathSegment, "..", true),
             (NameRule::PathSegment, "a/", false),
         ] {
@@ -192,22 +205,53 @@ mod tests {
 
     #[test]
     fn qualified_names() {
-        let long = "n".repeat(64);
-        for good in ["a", "A_b.c", "example.com/a", "a/b", "kubernetes.io/metadata.name"] {
+        let (long, longest) = ("n".repeat(64), "n".repeat(63));
+        let prefix = |bytes: usize| format!("{}/a", "a".repeat(bytes));
+        for good in [
+            "a",
+            "A1",
+            "A_b.c",
+            "a-b_c.d",
+            "example.com/a",
+            "a/b",
+            "1/2",
+            "kubernetes.io/metadata.name",
+            &longest,
+            &prefix(253),
+        ] {
             assert_eq!(qualified(good), None, "{good}");
         }
-        for bad in ["", "/a", "a/", "a/b/c", "Ex.com/a", "-a", "a-", "a b", long.as_str(), "a/\u{e9}"] {
+        for bad in [
+            "",
+            "/",
+            "/a",
+            "a/",
+            "a/b/c",
+            "Ex.com/a",
+            "a_b/c",
+            "a..b/c",
+            ".a/b",
+            "-a/b",
+            "a.-b/c",
+            "-a",
+            "a-",
+            "a b",
+            "a\0",
+            "a/\u{e9}",
+            &long,
+            &prefix(254),
+        ] {
             assert!(qualified(bad).is_some(), "{bad}");
         }
     }
 
     #[test]
     fn the_values_of_labels() {
-        let long = "v".repeat(64);
-        for good in ["", "a", "A.b_c-1"] {
+        let (long, longest) = ("v".repeat(64), "v".repeat(63));
+        for good in ["", "a", "5", "A.b_c-1", &longest] {
             assert_eq!(label_value(good), None, "{good}");
         }
-        for bad in ["-", "a-", "a/b", " ", long.as_str()] {
+        for bad in ["-", "-5", "_", "a-", "a.", "a/b", "a b", " ", "\u{fc}", &long] {
             assert!(label_value(bad).is_some(), "{bad}");
         }
     }
