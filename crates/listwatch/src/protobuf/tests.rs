@@ -1,0 +1,153 @@
+//! Objects there and back, bytes by hand, and bytes by chance.
+
+use super::*;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+fn metadata() -> Value {
+    json!({
+        "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 2,
+        "creationTimestamp": "2024-01-31T12:00:00Z", "deletionGracePeriodSeconds": 0,
+        "labels": { "app": "x", "empty": "" }, "annotations": { "k": "ü" }, "finalizers": ["f", "g"],
+        "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "q", "controller": false }],
+        "managedFields": [{
+            "manager": "m", "operation": "Apply", "apiVersion": "v1", "time": "2024-01-31T12:00:00Z",
+            "fieldsType": "FieldsV1", "fieldsV1": { "f:data": { "f:x": {} } },
+        }],
+    })
+}
+
+#[test]
+fn every_kind_there_and_back() {
+    for mut object in [
+        json!({ "apiVersion": "v1", "kind": "Namespace", "spec": { "finalizers": ["kubernetes"] }, "status": {
+            "phase": "Terminating",
+            "conditions": [{ "type": "X", "status": "True", "lastTransitionTime": "2024-01-31T12:00:00Z" }],
+        } }),
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "a": "b" }, "binaryData": { "c": "AAH/" }, "immutable": false }),
+        json!({ "apiVersion": "v1", "kind": "Secret", "data": { "p": "c2VjcmV0" }, "type": "Opaque", "stringData": { "x": "y" } }),
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "secrets": [{ "name": "s" }], "imagePullSecrets": [{ "name": "i" }], "automountServiceAccountToken": true }),
+        json!({ "apiVersion": "v1", "kind": "Event", "involvedObject": { "kind": "Pod", "name": "p" }, "reason": "r",
+            "message": "m", "source": { "component": "c" }, "firstTimestamp": "2024-01-31T12:00:00Z", "count": 3,
+            "type": "Normal", "eventTime": "2024-01-31T12:00:00.000123Z",
+            "series": { "count": 2, "lastObservedTime": "2024-01-31T12:00:00.500000Z" } }),
+        json!({ "apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": { "kind": "Pod" }, "note": "n",
+            "eventTime": "2024-01-31T12:00:00.000123Z", "reportingController": "c", "deprecatedCount": 1 }),
+        json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {
+            "holderIdentity": "", "leaseDurationSeconds": 15, "leaseTransitions": 0,
+            "renewTime": "2024-01-31T12:00:00.000001Z",
+        } }),
+        json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": { "replicas": 3 }, "status": { "replicas": 0 } }),
+        json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": { "verb": "get", "resource": "pods" } }, "status": { "allowed": false } }),
+        json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata" }),
+    ] {
+        object["metadata"] = metadata();
+        let bytes = encode(&object).expect("supported");
+        assert_eq!(decode(&bytes).expect("good"), object);
+        let list = json!({
+            "apiVersion": object["apiVersion"], "kind": format!("{}List", object["kind"].as_str().expect("named")),
+            "metadata": { "resourceVersion": "9", "continue": "c", "remainingItemCount": 0 },
+            "items": [{ "metadata": metadata() }, { "metadata": { "name": "b" } }],
+        });
+        if let Some(bytes) = encode(&list) {
+            assert_eq!(decode(&bytes).expect("good"), list);
+        }
+    }
+}
+
+#[test]
+fn a_status_and_the_options_of_a_delete() {
+    let status = json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "m", "reason": "NotFound", "code": 404,
+        "details": { "name": "x", "kind": "pods", "causes": [{ "reason": "r", "field": "f" }], "retryAfterSeconds": 1 },
+    });
+    assert_eq!(decode(&encode(&status).expect("supported")).expect("good"), status);
+    let options = json!({
+        "apiVersion": "apps/v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "propagationPolicy": "Foreground",
+        "preconditions": { "uid": "u" }, "dryRun": ["All"], "orphanDependents": false,
+    });
+    assert_eq!(decode(&encode(&options).expect("supported")).expect("good"), options);
+}
+
+/// `kubectl create namespace a`, as the Go client writes it: empty texts and messages in their places.
+#[test]
+fn a_namespace_by_hand() {
+    let body = [
+        &b"k8s\0"[..],
+        &[0x0a, 0x0f, 0x0a, 2, b'v', b'1', 0x12, 9],
+        b"Namespace",
+        // raw: 27 bytes
+        &[0x12, 27],
+        // metadata: 19 bytes
+        &[0x0a, 19, 0x0a, 1, b'a', 0x12, 0, 0x1a, 0, 0x22, 0, 0x2a, 0, 0x32, 0, 0x38, 0, 0x42, 0],
+        // unknown to us: field 15 of the metadata
+        &[0x78, 1],
+        // spec: empty; status: phase ""
+        &[0x12, 0, 0x1a, 2, 0x0a, 0],
+        &[0x1a, 0, 0x22, 0],
+    ]
+    .concat();
+    let expected = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "a" } });
+    assert_eq!(decode(&body).expect("good"), expected);
+}
+
+#[test]
+fn a_config_map_written_by_hand() {
+    let object =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" }, "data": { "k": "v" } });
+    let expected = [
+        &b"k8s\0"[..],
+        &[0x0a, 0x0f, 0x0a, 2, b'v', b'1', 0x12, 9],
+        b"ConfigMap",
+        &[0x12, 13, 0x0a, 3, 0x0a, 1, b'a', 0x12, 6, 0x0a, 1, b'k', 0x12, 1, b'v', 0x1a, 0, 0x22, 0],
+    ]
+    .concat();
+    assert_eq!(encode(&object).expect("supported"), expected);
+}
+
+#[test]
+fn a_negative_number_takes_ten_bytes_and_comes_back() {
+    let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": -1 });
+    assert_eq!(decode(&encode(&options).expect("supported")).expect("good"), options);
+}
+
+#[test]
+fn an_event_of_a_watch_is_framed() {
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "a" } });
+    let event = encode_event("ADDED", &object).expect("supported");
+    assert_eq!(event[..7], [0x0a, 5, b'A', b'D', b'D', b'E', b'D']);
+    let inner = encode(&object).expect("supported");
+    assert!(event.ends_with(&inner));
+    let framed = frame(&event).expect("short");
+    assert_eq!(framed[..4], (event.len() as u32).to_be_bytes());
+    assert_eq!(framed[4..], event);
+}
+
+#[test]
+fn kinds_without_a_table_are_told_to_use_json() {
+    assert_eq!(encode(&json!({ "apiVersion": "v1", "kind": "Pod" })), None);
+    let body = [&b"k8s\0"[..], &[0x0a, 9, 0x0a, 2, b'v', b'1', 0x12, 3], b"Pod"].concat();
+    assert_eq!(decode(&body).expect_err("no table").code(), 415);
+    assert!(supports("v1", "Secret") && !supports("apps/v1", "Deployment"));
+}
+
+#[test]
+fn bytes_that_cannot_be_right_are_refused() {
+    for body in [&b""[..], b"{}", b"k8s", b"k8s\0\x0a\xff", b"k8s\0\x1a\x01x"] {
+        assert_eq!(decode(body).expect_err("bad").code(), 400);
+    }
+    let good = encode(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata() }))
+        .expect("supported");
+    let mut random = StdRng::seed_from_u64(11);
+    let mut refused = 0;
+    for _ in 0..20_000 {
+        let mut bytes = good.clone();
+        for _ in 0..random.random_range(1..4) {
+            let at = random.random_range(4..bytes.len());
+            bytes[at] = random.random();
+        }
+        bytes.truncate(random.random_range(4..=bytes.len()));
+        refused += u32::from(decode(&bytes).is_err());
+    }
+    assert!(refused > 1000, "{refused} were refused");
+}

@@ -1,0 +1,261 @@
+//! Reads a schema from the JSON of a CRD. What has the wrong shape is told by its field path.
+
+use super::pattern::Pattern;
+use super::{Additional, Bound, Limits, ListType, Range, Schema, Type};
+use crate::object::check::{CAUSES_MAX, shown};
+use crate::object::{DEPTH_MAX, depth_within};
+use crate::status::Cause;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Words of a schema that a structural one has no use for.
+const FORBIDDEN: [&str; 7] =
+    ["$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "id", "$schema"];
+impl Schema {
+    /// The structural schema at `field` of a CRD, such as `spec.versions[0].schema.openAPIV3Schema`.
+    pub fn parse(value: &Value, field: &str) -> Result<Schema, Vec<Cause>> {
+        if !depth_within(value, DEPTH_MAX) {
+            return Err(vec![Cause::forbidden(field, "is nested too deeply")]);
+        }
+        let mut reader = Reader { causes: Vec::new() };
+        let schema = reader.schema(value, field);
+        if reader.causes.is_empty() {
+            reader.causes = schema.structural_causes(field);
+        }
+        reader.causes.truncate(CAUSES_MAX);
+        if reader.causes.is_empty() { Ok(schema) } else { Err(reader.causes) }
+    }
+}
+
+struct Reader {
+    causes: Vec<Cause>,
+}
+
+impl Reader {
+    fn refuse(&mut self, cause: Cause) {
+        if self.causes.len() < CAUSES_MAX {
+            self.causes.push(cause);
+        }
+    }
+
+    fn mistyped(&mut self, field: String, what: &str) {
+        self.refuse(Cause {
+            reason: "FieldValueTypeInvalid",
+            message: format!("Invalid value: must be {what}"),
+            field,
+        });
+    }
+
+    fn schema(&mut self, value: &Value, field: &str) -> Schema {
+        let Value::Object(map) = value else {
+            self.mistyped(field.to_owned(), "a schema object");
+            return Schema::default();
+        };
+        for word in FORBIDDEN {
+            if map.contains_key(word) {
+                self.refuse(Cause::forbidden(
+                    format!("{field}.{word}"),
+                    &format!("a structural schema has no {word}"),
+                ));
+            }
+        }
+        let preserve = format!("{field}.x-kubernetes-preserve-unknown-fields");
+        if map.get("x-kubernetes-preserve-unknown-fields") == Some(&json!(false)) {
+            self.refuse(Cause::invalid(preserve, &json!(false), "is true, or left out"));
+        }
+        Schema {
+            value_type: self.value_type(map, field),
+            nullable: self.flag(map, field, "nullable"),
+            default: map.get("default").cloned(),
+            properties: self.properties(map, field),
+            additional: self.additional(map, field),
+            items: map.get("items").map(|items| Box::new(self.schema(items, &format!("{field}.items")))),
+            int_or_string: self.flag(map, field, "x-kubernetes-int-or-string"),
+            preserve_unknown_fields: self.flag(map, field, "x-kubernetes-preserve-unknown-fields"),
+            embedded_resource: self.flag(map, field, "x-kubernetes-embedded-resource"),
+            list_type: self.list_type(map, field),
+            list_map_keys: self.texts(map, field, "x-kubernetes-list-map-keys"),
+            atomic_map: self.is_atomic_map(map, field),
+            rules: map.get("x-kubernetes-validations").and_then(Value::as_array).cloned().unwrap_or_default(),
+            limits: self.limits(map, field),
+        }
+    }
+
+    fn limits(&mut self, map: &Map<String, Value>, field: &str) -> Limits {
+        if self.flag(map, field, "uniqueItems") {
+            let why = "x-kubernetes-list-type: set says the same, and is checked in less time";
+            self.refuse(Cause::forbidden(format!("{field}.uniqueItems"), why));
+        }
+        Limits {
+            choices: self.list(map, field, "enum").map(<[Value]>::to_vec),
+            format: self.text(map, field, "format").map(str::to_owned),
+            pattern: self.pattern(map, field),
+            minimum: self.bound(map, field, "minimum", "exclusiveMinimum"),
+            maximum: self.bound(map, field, "maximum", "exclusiveMaximum"),
+            multiple_of: self.multiple_of(map, field),
+            length: self.range(map, field, "minLength", "maxLength"),
+            items: self.range(map, field, "minItems", "maxItems"),
+            properties: self.range(map, field, "minProperties", "maxProperties"),
+            required: self.texts(map, field, "required"),
+            all_of: self.schemas(map, field, "allOf"),
+            any_of: self.schemas(map, field, "anyOf"),
+            one_of: self.schemas(map, field, "oneOf"),
+            not: map.get("not").map(|not| Box::new(self.schema(not, &format!("{field}.not")))),
+        }
+    }
+
+    fn value_type(&mut self, map: &Map<String, Value>, field: &str) -> Option<Type> {
+        let types = [Type::Array, Type::Boolean, Type::Integer, Type::Number, Type::Object, Type::String];
+        let word = self.text(map, field, "type").filter(|word| !word.is_empty())?;
+        let found = types.into_iter().find(|value_type| value_type.name() == word);
+        if found.is_none() {
+            let names = types.map(Type::name);
+            self.refuse(Cause::not_supported(format!("{field}.type"), &shown(word), &names));
+        }
+        found
+    }
+
+    fn properties(&mut self, map: &Map<String, Value>, field: &str) -> BTreeMap<String, Schema> {
+        let field = format!("{field}.properties");
+        match map.get("properties") {
+            None | Some(Value::Null) => BTreeMap::new(),
+            Some(Value::Object(all)) => {
+                let read = |(name, value): (&String, &Value)| {
+                    (name.clone(), self.schema(value, &format!("{field}[{name}]")))
+                };
+                all.iter().map(read).collect()
+            }
+            Some(_) => {
+                self.mistyped(field, "a map of schemas");
+                BTreeMap::new()
+            }
+        }
+    }
+
+    fn additional(&mut self, map: &Map<String, Value>, field: &str) -> Additional {
+        let field = format!("{field}.additionalProperties");
+        match map.get("additionalProperties") {
+            None | Some(Value::Null) => Additional::None,
+            Some(Value::Bool(true)) => Additional::Any,
+            Some(Value::Bool(false)) => {
+                self.refuse(Cause::forbidden(field, "to leave it out says the same"));
+                Additional::None
+            }
+            Some(value) => Additional::Like(Box::new(self.schema(value, &field))),
+        }
+    }
+
+    fn list_type(&mut self, map: &Map<String, Value>, field: &str) -> Option<ListType> {
+        let word = self.text(map, field, "x-kubernetes-list-type")?;
+        match word {
+            "atomic" => Some(ListType::Atomic),
+            "set" => Some(ListType::Set),
+            "map" => Some(ListType::Map),
+            _ => {
+                let field = format!("{field}.x-kubernetes-list-type");
+                self.refuse(Cause::not_supported(field, &shown(word), &["atomic", "map", "set"]));
+                None
+            }
+        }
+    }
+
+    fn is_atomic_map(&mut self, map: &Map<String, Value>, field: &str) -> bool {
+        let word = self.text(map, field, "x-kubernetes-map-type");
+        if let Some(word) = word
+            && !matches!(word, "atomic" | "granular")
+        {
+            let field = format!("{field}.x-kubernetes-map-type");
+            self.refuse(Cause::not_supported(field, &shown(word), &["atomic", "granular"]));
+        }
+        word == Some("atomic")
+    }
+
+    fn pattern(&mut self, map: &Map<String, Value>, field: &str) -> Option<Pattern> {
+        let text = self.text(map, field, "pattern").filter(|text| !text.is_empty())?;
+        Pattern::compile(text)
+            .map_err(|why| self.refuse(Cause::invalid(format!("{field}.pattern"), &shown(text), &why)))
+            .ok()
+    }
+
+    fn bound(&mut self, map: &Map<String, Value>, field: &str, word: &str, exclusive: &str) -> Option<Bound> {
+        let exclusive = self.flag(map, field, exclusive);
+        let value = self.number(map, field, word)?.as_f64()?;
+        Some(Bound { value, exclusive })
+    }
+
+    fn multiple_of(&mut self, map: &Map<String, Value>, field: &str) -> Option<serde_json::Number> {
+        let number = self.number(map, field, "multipleOf")?;
+        if number.as_f64().is_some_and(|number| 0.0 < number) {
+            return Some(number.clone());
+        }
+        let field = format!("{field}.multipleOf");
+        self.refuse(Cause::invalid(field, &json!(number), "must be greater than 0"));
+        None
+    }
+
+    fn range(&mut self, map: &Map<String, Value>, field: &str, least: &str, most: &str) -> Range {
+        Range { least: self.count(map, field, least), most: self.count(map, field, most) }
+    }
+
+    fn schemas(&mut self, map: &Map<String, Value>, field: &str, word: &str) -> Vec<Schema> {
+        let list = self.list(map, field, word).unwrap_or_default();
+        let read = |(index, value)| self.schema(value, &format!("{field}.{word}[{index}]"));
+        list.iter().enumerate().map(read).collect()
+    }
+
+    fn texts(&mut self, map: &Map<String, Value>, field: &str, word: &str) -> Vec<String> {
+        let list = self.list(map, field, word).unwrap_or_default();
+        if !list.iter().all(Value::is_string) {
+            self.mistyped(format!("{field}.{word}"), "a list of strings");
+        }
+        list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    fn list<'a>(&mut self, map: &'a Map<String, Value>, field: &str, word: &str) -> Option<&'a [Value]> {
+        let value = map.get(word).filter(|value| !value.is_null())?;
+        if value.as_array().is_none() {
+            self.mistyped(format!("{field}.{word}"), "a list");
+        }
+        value.as_array().map(Vec::as_slice)
+    }
+
+    fn text<'a>(&mut self, map: &'a Map<String, Value>, field: &str, word: &str) -> Option<&'a str> {
+        let value = map.get(word).filter(|value| !value.is_null())?;
+        if value.as_str().is_none() {
+            self.mistyped(format!("{field}.{word}"), "a string");
+        }
+        value.as_str()
+    }
+
+    fn flag(&mut self, map: &Map<String, Value>, field: &str, word: &str) -> bool {
+        match map.get(word) {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(flag)) => *flag,
+            Some(_) => {
+                self.mistyped(format!("{field}.{word}"), "a boolean");
+                false
+            }
+        }
+    }
+
+    fn number<'a>(
+        &mut self,
+        map: &'a Map<String, Value>,
+        field: &str,
+        word: &str,
+    ) -> Option<&'a serde_json::Number> {
+        let value = map.get(word).filter(|value| !value.is_null())?;
+        if value.as_number().is_none() {
+            self.mistyped(format!("{field}.{word}"), "a number");
+        }
+        value.as_number()
+    }
+
+    fn count(&mut self, map: &Map<String, Value>, field: &str, word: &str) -> Option<u64> {
+        let value = map.get(word).filter(|value| !value.is_null())?;
+        if value.as_u64().is_none() {
+            self.mistyped(format!("{field}.{word}"), "an integer that is not negative");
+        }
+        value.as_u64()
+    }
+}
