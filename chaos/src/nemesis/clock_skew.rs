@@ -45,7 +45,7 @@ impl Nemesis for ClockSkew {
             self.clocks.set(ground, Knob::RatePerMillion, &rates).await?;
             let told: Vec<String> =
                 rates.iter().map(|(member, rate)| format!("{} {rate:+} ppm", ground.name(*member))).collect();
-            Ok(Blow { what: format!("steady clocks run wrong: {}", told.join(", ")), members: met })
+            Ok(Blow::made(format!("steady clocks run wrong: {}", told.join(", ")), met))
         }
         .boxed()
     }

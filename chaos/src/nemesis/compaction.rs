@@ -61,7 +61,7 @@ impl Nemesis for Compaction {
             let endpoints: Vec<Endpoint> = members.iter().map(|member| ground.endpoint(*member)).collect();
             self.end();
             self.at_work = Some(tokio::spawn(compact(endpoints, StdRng::seed_from_u64(dice.random()))));
-            Ok(Blow { what: format!("compacted every {EVERY:?}"), members: vec![] })
+            Ok(Blow::made(format!("compacted every {EVERY:?}"), vec![]))
         }
         .boxed()
     }

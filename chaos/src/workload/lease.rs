@@ -187,7 +187,7 @@ mod tests {
 
     fn fault(kind: &str, struck_us: u64, healed_us: u64) -> Fault {
         let (kind, what) = (kind.to_owned(), String::new());
-        Fault { kind, what, members: vec![], struck_us, healed_us: Some(healed_us) }
+        Fault { kind, what, members: vec![], made: true, struck_us, healed_us: Some(healed_us) }
     }
 
     fn lease(died: Option<u64>) -> LeaseRecord {
