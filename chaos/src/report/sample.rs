@@ -66,5 +66,6 @@ pub fn story(seconds: u64) -> Story {
             findings: Vec::new(),
         }],
         members: vec!["m0".to_owned(), "m1".to_owned(), "m2".to_owned()],
+        troubles: Vec::new(),
     }
 }
