@@ -1,7 +1,10 @@
 //! Money moves between accounts and never comes or goes: at every revision the total is the same,
 //! and whoever looks at one revision, whenever and wherever, sees the same.
+//!
+//! A state holds from the change that made it to the next one, so two looks contradict each other if
+//! one was still shown a state at a revision at which the other was shown a later one.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// One look at all accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +19,12 @@ pub struct Look {
     pub changed: i64,
 }
 
-/// Judges looks one after the other, and forgets all but one for each revision.
+/// Judges looks one after the other, and forgets all but one for each state: the one at the highest
+/// revision.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     total: i64,
-    by_revision: HashMap<i64, Look>,
+    by_change: BTreeMap<i64, Look>,
     /// Looks judged so far.
     pub judged: u64,
 }
@@ -45,17 +49,27 @@ impl Ledger {
         if look.revision < look.changed {
             findings.push(format!("a change later than the revision looked at: {look:?}"));
         }
-        // Between two changes nothing moves, so looks are told apart by the newest change.
-        match self.by_revision.get(&look.changed) {
-            Some(other) if other.balances != look.balances => {
-                findings.push(format!("two looks at one state differ: {look:?} and {other:?}"));
-            }
-            Some(_) => {}
-            None => {
-                self.by_revision.insert(look.changed, look);
-            }
+        findings.extend(self.contradicts(&look));
+        let newest = self.by_change.entry(look.changed).or_insert_with(|| look.clone());
+        if newest.revision < look.revision {
+            *newest = look;
         }
         findings
+    }
+
+    /// A look that shows another past than this one.
+    fn contradicts(&self, look: &Look) -> Option<String> {
+        let same = self.by_change.get(&look.changed);
+        if let Some(other) = same.filter(|other| other.balances != look.balances) {
+            return Some(format!("two looks at one state differ: {look:?} and {other:?}"));
+        }
+        let later = self.by_change.range(look.changed + 1..).next().map(|(_, later)| later);
+        if let Some(later) = later.filter(|later| later.changed <= look.revision) {
+            return Some(format!("a look misses a change that another saw: {look:?} and {later:?}"));
+        }
+        let earlier = self.by_change.range(..look.changed).next_back().map(|(_, earlier)| earlier);
+        let earlier = earlier.filter(|earlier| look.changed <= earlier.revision)?;
+        Some(format!("a look saw a change that another misses: {look:?} and {earlier:?}"))
     }
 }
 
@@ -93,6 +107,31 @@ mod tests {
     #[test]
     fn another_past_at_the_same_revision_is_found() {
         assert_eq!(found([look(5, 5, [10, 10, 10]), look(9, 5, [20, 0, 10])]), 1);
+    }
+
+    #[test]
+    fn a_change_that_one_look_misses_and_another_saw_is_found_in_either_order() {
+        let saw = || look(8, 7, [0, 20, 10]);
+        for at in [7, 9] {
+            let misses = || look(at, 5, [10, 10, 10]);
+            assert_eq!(found([saw(), misses()]), 1, "at {at}");
+            assert_eq!(found([misses(), saw()]), 1, "at {at}");
+        }
+        assert_eq!(found([saw(), look(6, 5, [10, 10, 10])]), 0, "one before the change saw all there was");
+    }
+
+    #[test]
+    fn a_change_is_missed_by_the_latest_look_at_the_state_before_it() {
+        let early = || look(5, 5, [10, 10, 10]);
+        let late = || look(9, 5, [10, 10, 10]);
+        assert_eq!(found([early(), late(), early(), look(8, 7, [0, 20, 10])]), 1);
+        assert_eq!(found([early(), late(), early(), look(10, 10, [0, 20, 10])]), 0);
+    }
+
+    #[test]
+    fn an_empty_look_at_a_past_that_others_saw_is_found() {
+        let empty = Look { balances: vec![None; 3], ..look(6, 0, [0; 3]) };
+        assert_eq!(found([look(6, 5, [10, 10, 10]), empty]), 2, "no total, and a change is missed");
     }
 
     #[test]

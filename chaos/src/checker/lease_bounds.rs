@@ -7,7 +7,8 @@
 //! *Too late*: a key seen to be there later than the TTL and the lateness allowed, counted from the
 //! **answer** to the last renewal, plus, for each change of leader since, the time in which nobody
 //! led, the election time-out by which a new leader waits, and what it cannot know: up to one
-//! interval of checkpoints has passed unrecorded.
+//! interval of checkpoints has passed unrecorded. Where nothing is recorded, each new leader begins the
+//! whole TTL again, so only the last of them counts.
 //!
 //! While nobody is proved to lead, with or without a change, nothing can be ended nor recorded; such
 //! times are allowed for too.
@@ -108,6 +109,20 @@ fn promised(lease: &LeaseRecord) -> Duration {
     lease.grant.from.max(last.max().unwrap_or_default()) + lease.ttl
 }
 
+/// How much of a stretch the others cover, no moment counted twice. What passed unseen outside of it
+/// delayed nothing.
+fn covered<'a>(others: impl IntoIterator<Item = &'a Span>, stretch: Span) -> Duration {
+    let mut others: Vec<&Span> = others.into_iter().filter(|other| other.meets(stretch)).collect();
+    others.sort_by_key(|other| other.from);
+    let (mut total, mut counted) = (Duration::ZERO, stretch.from);
+    for other in others {
+        let (from, until) = (other.from.max(counted), other.until.min(stretch.until));
+        total += until.saturating_sub(from);
+        counted = counted.max(until);
+    }
+    total
+}
+
 struct Judge<'a> {
     history: &'a LeaseHistory,
     bounds: &'a Bounds,
@@ -188,22 +203,25 @@ impl Judge<'_> {
         let life = Span { from: renewed.from, until: seen };
         let changes: Vec<&Span> =
             self.history.leader_changes.iter().filter(|change| change.meets(life)).collect();
-        let unrecorded = self.bounds.checkpoint.unwrap_or(lease.ttl);
-        let for_changes: Duration = changes.iter().map(|_| self.bounds.election + unrecorded).sum();
-        // What passed unseen before the lease was due delayed nothing: deadlines do not move with it.
         let due = Span { from: expected, until: seen };
-        let stalls = self.history.stalls.iter().filter(|stall| stall.meets(due));
-        // Nor does an outage, unless a later leader goes by what could not be recorded in it.
+        // An outage before the lease was due delayed nothing: deadlines do not move with it. Unless a
+        // later leader goes by what could not be recorded in it.
         let affected = if changes.is_empty() { due } else { life };
         let outages = self.history.outages.iter().filter(|outage| outage.meets(affected));
-        let for_stalls: Duration = stalls.map(Span::length).sum();
         let leaderless: Duration = changes.iter().copied().chain(outages).map(Span::length).sum();
-        Limit {
-            expected,
-            allowed: expected + self.bounds.lateness + leaderless + for_changes + for_stalls,
-            changes: changes.len(),
-            leaderless,
-        }
+        let allowed = match self.bounds.checkpoint {
+            Some(unrecorded) => {
+                let for_changes: Duration = changes.iter().map(|_| self.bounds.election + unrecorded).sum();
+                expected + leaderless + for_changes + covered(&self.history.stalls, due)
+            }
+            None => {
+                let again = |change: &&Span| change.until + self.bounds.election + lease.ttl;
+                let from = changes.iter().map(again).max().map_or(expected, |again| again.max(expected));
+                let blind = self.history.stalls.iter().chain(&self.history.outages);
+                from + covered(blind, Span { from, until: seen })
+            }
+        };
+        Limit { expected, allowed: allowed + self.bounds.lateness, changes: changes.len(), leaderless }
     }
 
     /// When a request that was not answered may have been acted on. A member that was stopped

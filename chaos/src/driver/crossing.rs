@@ -141,9 +141,9 @@ async fn keep(listener: TcpListener, target: Target, table: watch::Receiver<Tabl
 
 async fn carry(near: TcpStream, target: Target, table: watch::Receiver<Table>, shared: Arc<Shared>) {
     let Ok(address) = near.peer_addr() else { return };
-    let from = dialed_by(address.port(), &shared).await;
-    // A stranger, or one that has ended since: nothing is known that could be held against it.
-    let from = from.unwrap_or(usize::MAX);
+    // A stranger, or one that has ended since, or one so new that its process is not known yet: no cut
+    // would hold for it, so it is turned away. A member dials again.
+    let Some(from) = dialed_by(address.port(), &shared).await else { return };
     let number = shared.connections.fetch_add(1, Ordering::Relaxed);
     let dice = |salt: u64| StdRng::seed_from_u64(shared.seed ^ (2 * number + salt).rotate_left(20));
     let mut up = Way { pair: (from, target.member), table: table.clone(), dice: dice(0) };
@@ -318,6 +318,17 @@ mod tests {
         let (crossing, port) = crossing().await;
         crossing.set(2, THERE, Link::Down);
         crossing.set(THERE, 2, Link::Down);
+        assert!(answers(&mut dial(port).await, 1, LONG).await);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_not_known_is_turned_away_and_no_cut_is_got_around() {
+        let (crossing, port) = crossing().await;
+        crossing.lives_as(HERE, 0);
+        let mut stream = dial(port).await;
+        let end = tokio::time::timeout(LONG, stream.read_u8()).await.expect("in time");
+        assert!(end.is_err(), "{end:?}");
+        crossing.lives_as(HERE, std::process::id());
         assert!(answers(&mut dial(port).await, 1, LONG).await);
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The file system is one in memory, mounted over the directory; what was there moves into it, and
 //! back when it is retired. Needs the right to mount. Dropped in any other way, it is unmounted with
-//! all it holds: the run has failed by then.
+//! all it holds: the run has failed by then. What a program leaves mounted that was killed is unmounted
+//! by the next one: each mount has its maker's process in its name.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use crate::Failure;
 
+/// What a mount is called, before the process of its maker.
+const SOURCE: &str = "meerkat-chaos-";
 const BALLAST: &str = "ballast";
 const BALLAST_PIECE: usize = 64 << 10;
 
@@ -25,6 +28,7 @@ pub struct SmallDisk {
 
 /// Whether file systems can be mounted here; if not, what to do.
 pub fn available() -> Result<(), String> {
+    unmount_what_the_dead_left();
     let tried = tempfile::tempdir().map_err(Failure::from).and_then(|dir| {
         mount(dir.path(), 1 << 20)?;
         unmount(dir.path())
@@ -123,12 +127,33 @@ fn copy_all(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whatever cannot be unmounted now, the next one may.
+fn unmount_what_the_dead_left() {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let runs = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    for dir in left_by_the_dead(&mounts, runs) {
+        let _ = unmount(&dir);
+    }
+}
+
+/// The directories of mounts of this kind whose makers do not run any more.
+fn left_by_the_dead(mounts: &str, runs: impl Fn(u32) -> bool) -> Vec<PathBuf> {
+    let left = |line: &str| {
+        let mut fields = line.split(' ');
+        let maker = fields.next()?.strip_prefix(SOURCE)?.parse().ok()?;
+        let dir = fields.next()?;
+        (!runs(maker)).then(|| dir.into())
+    };
+    mounts.lines().filter_map(left).collect()
+}
+
 fn mount(dir: &Path, bytes: u64) -> Result<(), Failure> {
     let target = path(dir)?;
+    let source = CString::new(format!("{SOURCE}{}", std::process::id())).map_err(std::io::Error::other)?;
     let options = CString::new(format!("size={bytes},mode=0700")).map_err(std::io::Error::other)?;
     // SAFETY: all pointers are to strings that end in a zero and live until the call returns.
     let failed = unsafe {
-        libc::mount(c"none".as_ptr(), target.as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast())
+        libc::mount(source.as_ptr(), target.as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast())
     };
     if failed == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
 }
@@ -148,6 +173,13 @@ fn path(dir: &Path) -> Result<CString, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_mounts_of_this_kind_whose_makers_are_gone_are_left_by_the_dead() {
+        let mounts = "meerkat-chaos-7 /tmp/a tmpfs rw 0 0\nmeerkat-chaos-8 /tmp/b tmpfs rw 0 0\n\
+                      none /tmp/c tmpfs rw 0 0\nmeerkat-chaos-x /tmp/d tmpfs rw 0 0\n";
+        assert_eq!(left_by_the_dead(mounts, |pid| pid == 7), [PathBuf::from("/tmp/b")]);
+    }
 
     #[test]
     fn a_small_disk_fills_up_frees_and_gives_everything_back() {

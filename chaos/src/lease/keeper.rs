@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver::{LeaseGrantRequest, PutRequest};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -212,11 +213,11 @@ impl Keeper {
                     lease.keys.push(KeyRecord { key, deaths: Vec::new() });
                     return;
                 }
-                Outcome::Failed(_) => {
+                Outcome::Failed(why) if says_gone(&why) => {
                     lease.said_gone.push(self.began.elapsed());
                     return;
                 }
-                Outcome::Unknown(_) => self.rest(PAUSE_AFTER_LOSS).await,
+                Outcome::Failed(_) | Outcome::Unknown(_) => self.rest(PAUSE_AFTER_LOSS).await,
             }
         }
     }
@@ -258,7 +259,9 @@ impl Keeper {
             Outcome::Ok(_) => lease.revoke = Some(Revoke { span, acknowledged: true }),
             Outcome::Unknown(_) => lease.revoke = Some(Revoke { span, acknowledged: false }),
             // It was gone already.
-            Outcome::Failed(_) => lease.said_gone.push(span.until),
+            Outcome::Failed(why) if says_gone(&why) => lease.said_gone.push(span.until),
+            // It was not revoked, and the clock will end it.
+            Outcome::Failed(_) => {}
         }
     }
 
@@ -274,6 +277,12 @@ impl Keeper {
     }
 }
 
+/// Whether a refusal means that the lease does not exist. A member that is too busy, or a learner,
+/// refuses as well, and says nothing about it.
+fn says_gone(refusal: &str) -> bool {
+    refusal.ends_with(EtcdError::LeaseNotFound.message())
+}
+
 /// One attempt to renew a lease. If it is not answered soon, the stream should be given up.
 pub async fn renew_once(stream: &mut KeepAliveStream, id: i64, began: Instant) -> Renewal {
     let from = began.elapsed();
@@ -286,4 +295,22 @@ pub async fn renew_once(stream: &mut KeepAliveStream, id: i64, began: Instant) -
         Next::Nothing | Next::Ended(_) => RenewalEnd::Unknown,
     };
     Renewal { span: Span { from, until: began.elapsed() }, end }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::describe;
+    use tonic::{Code, Status};
+
+    fn gone(code: Code, error: EtcdError) -> bool {
+        says_gone(&describe(&Status::new(code, error.message())))
+    }
+
+    #[test]
+    fn only_a_lease_that_is_not_found_is_gone() {
+        assert!(gone(Code::NotFound, EtcdError::LeaseNotFound));
+        assert!(!gone(Code::ResourceExhausted, EtcdError::TooManyRequests));
+        assert!(!gone(Code::FailedPrecondition, EtcdError::NotSupportedForLearner));
+    }
 }

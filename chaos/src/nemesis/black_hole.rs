@@ -33,7 +33,7 @@ impl Nemesis for BlackHole {
                 self.wires.set(ground, from, to, Link::Down).await?;
             }
             let what = format!("{} in a black hole", sight::names(ground, &met, leader));
-            Ok(Blow { what, members: met })
+            Ok(Blow::made(what, met))
         }
         .boxed()
     }

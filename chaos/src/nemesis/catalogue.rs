@@ -72,6 +72,10 @@ const KINDS: &[Kind] = &[
     kind("compaction", Family::Background, &[], made::<compaction::Compaction>),
 ];
 
+/// Kinds whose members may be down from strike to heal. All others leave whom they met running, so a
+/// member that is not there has ended by itself.
+const LEAVE_DOWN: &[&str] = &["kill", "terminate", "lost-writes", "torn-write", "full-disk", "membership"];
+
 fn find(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
@@ -94,6 +98,11 @@ pub fn needs(name: &str) -> &'static [Ability] {
 /// What this kind touches.
 pub fn family(name: &str) -> Option<Family> {
     find(name).map(|kind| kind.family)
+}
+
+/// Whether whom it met may be down until it is healed.
+pub fn leaves_down(name: &str) -> bool {
+    LEAVE_DOWN.contains(&name)
 }
 
 /// Whether this kind can be had on this ground; if not, why.
@@ -128,6 +137,15 @@ mod tests {
             assert_eq!(names.iter().filter(|other| other == &name).count(), 1, "{name}");
         }
         assert!(by_name("nonsense").is_none() && needs("nonsense").is_empty());
+    }
+
+    #[test]
+    fn only_kinds_of_a_process_leave_members_down() {
+        for name in LEAVE_DOWN {
+            assert_eq!(family(name), Some(Family::Process), "{name}");
+        }
+        let up = ["pause", "rolling-restart", "snapshot-storm", "leader-transfer", "slow-disk", "clock-jump"];
+        assert!(up.iter().all(|name| find(name).is_some() && !leaves_down(name)));
     }
 
     #[test]

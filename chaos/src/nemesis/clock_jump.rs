@@ -50,7 +50,7 @@ impl Nemesis for ClockJump {
                 .iter()
                 .map(|(member, seconds)| format!("{} {seconds:+} s", ground.name(*member)))
                 .collect();
-            Ok(Blow { what: format!("wall clocks jump: {}", told.join(", ")), members: met })
+            Ok(Blow::made(format!("wall clocks jump: {}", told.join(", ")), met))
         }
         .boxed()
     }

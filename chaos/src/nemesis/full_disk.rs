@@ -52,7 +52,7 @@ impl Nemesis for FullDisk {
                         ground.name(member),
                         mib(bytes)
                     );
-                    return Ok(Blow { what, members: self.met.clone() });
+                    return Ok(Blow::made(what, self.met.clone()));
                 }
                 let disk = self.disk.insert(SmallDisk::under(&dir, spare)?);
                 sight::start(ground, &[member]).await?;
@@ -65,7 +65,7 @@ impl Nemesis for FullDisk {
             let leader = sight::leader(ground).await;
             let names = sight::names(ground, &self.met, leader);
             let what = format!("the disk of {names} full, the last {} of it ballast", mib(filled));
-            Ok(Blow { what, members: self.met.clone() })
+            Ok(Blow::made(what, self.met.clone()))
         }
         .boxed()
     }

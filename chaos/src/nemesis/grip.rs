@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::driver::interpose::{Control, Knob};
 use crate::ground::{Change, Ground};
 
-/// Beside another fault it may be longer, or never; the grip is there all the same.
+/// It may be longer, on a busy machine; the grip is there all the same.
 const SERVES_WITHIN: Duration = Duration::from_secs(15);
 
 /// One life of one member, and the controls of its hardware.
@@ -36,7 +36,7 @@ impl Grip {
         }
         ground.kill(member).await?;
         ground.start(member, Change { env: control.env(), ..Change::default() }).await?;
-        sight::serves(ground, member, SERVES_WITHIN).await?;
+        sight::comes_back(ground, member, SERVES_WITHIN).await?;
         let grip = Self { member, control };
         if grip.control.pid()? == 0 {
             return Err(Failure::harness(format!(

@@ -32,7 +32,7 @@ impl Nemesis for Kill {
                 ground.kill(*member).await?;
             }
             let what = format!("{} killed", sight::names(ground, &self.down, leader));
-            Ok(Blow { what, members: self.down.clone() })
+            Ok(Blow::made(what, self.down.clone()))
         }
         .boxed()
     }

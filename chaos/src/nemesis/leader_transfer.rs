@@ -53,10 +53,7 @@ impl Nemesis for LeaderTransfer {
         async move {
             let statuses = sight::statuses(ground).await;
             let Some((leader, heir)) = choose(&statuses, dice) else {
-                return Ok(Blow {
-                    what: "nobody leads, or nobody is there to take over".into(),
-                    members: vec![],
-                });
+                return Ok(Blow::not_made("nobody leads, or nobody is there to take over"));
             };
             let target =
                 statuses.iter().find(|(member, _)| *member == heir).map_or(0, |(_, it)| sight::id(it));
@@ -66,7 +63,7 @@ impl Nemesis for LeaderTransfer {
                 Err(status) => describe(&status),
             };
             let what = format!("{} hands over to {}: {end}", ground.name(leader), ground.name(heir));
-            Ok(Blow { what, members: vec![leader, heir] })
+            Ok(Blow::made(what, vec![leader, heir]))
         }
         .boxed()
     }

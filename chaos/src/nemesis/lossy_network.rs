@@ -42,7 +42,7 @@ impl Nemesis for LossyNetwork {
                 self.wires.set(ground, from, to, Link::Lossy(lost)).await?;
             }
             let what = format!("links of {} lose {lost} ‰", sight::names(ground, &met, leader));
-            Ok(Blow { what, members: met })
+            Ok(Blow::made(what, met))
         }
         .boxed()
     }

@@ -47,6 +47,20 @@ pub struct Blow {
     pub what: String,
     /// Whom it met.
     pub members: Vec<usize>,
+    /// Whether there was any harm: what could not be made counts as no fault.
+    pub made: bool,
+}
+
+impl Blow {
+    /// Harm done to these.
+    pub fn made(what: impl Into<String>, members: Vec<usize>) -> Self {
+        Self { what: what.into(), members, made: true }
+    }
+
+    /// No harm, and why not.
+    pub fn not_made(what: impl Into<String>) -> Self {
+        Self { what: what.into(), members: Vec::new(), made: false }
+    }
 }
 
 /// One kind of fault.

@@ -66,7 +66,7 @@ impl Nemesis for OneWay {
                 Loss::Deaf => "does not hear",
                 Loss::OneEar => "is not heard by one other",
             };
-            Ok(Blow { what: format!("{} {loss}", sight::names(ground, &met, leader)), members: met })
+            Ok(Blow::made(format!("{} {loss}", sight::names(ground, &met, leader)), met))
         }
         .boxed()
     }

@@ -76,7 +76,7 @@ impl Nemesis for Partition {
             }
             let bridge = if shape == Shape::Bridge { ", one between them sees both" } else { "" };
             let (one, other) = (sight::names(ground, &left, leader), sight::names(ground, &right, leader));
-            Ok(Blow { what: format!("{one} | {other}{bridge}"), members: left })
+            Ok(Blow::made(format!("{one} | {other}{bridge}"), left))
         }
         .boxed()
     }

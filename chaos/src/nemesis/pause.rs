@@ -34,7 +34,7 @@ impl Nemesis for Pause {
                 }
             }
             let what = format!("{} paused", sight::names(ground, &self.asleep, leader));
-            Ok(Blow { what, members: self.asleep.clone() })
+            Ok(Blow::made(what, self.asleep.clone()))
         }
         .boxed()
     }

@@ -56,5 +56,5 @@ pub async fn cut(
         lost.files,
         if loss == Loss::Torn { ", in part" } else { "" }
     );
-    Ok(Blow { what, members: met.clone() })
+    Ok(Blow::made(what, met.clone()))
 }

@@ -12,8 +12,8 @@ use super::{Blow, Nemesis, sight};
 use crate::Failure;
 use crate::ground::{self, Change, Ground};
 
-/// Beside another fault it may be longer; then the round ends there, as an operator's would.
-const SERVES_WITHIN: Duration = Duration::from_secs(20);
+/// After this the round ends, as an operator's would: it was not made then, and nothing is proved.
+const SERVES_WITHIN: Duration = Duration::from_secs(30);
 
 /// Restarts all, one after the other.
 #[derive(Debug, Default)]
@@ -31,17 +31,19 @@ impl Nemesis for RollingRestart {
             self.round = ground::enlisted(ground);
             self.round.shuffle(dice);
             let names = sight::names(ground, &self.round, None);
-            for (done, member) in self.round.iter().enumerate() {
-                if ground.is_running(*member).await? {
-                    ground.terminate(*member).await?;
+            for member in &self.round {
+                // A round takes long enough for one to end before its turn.
+                if !ground.is_running(*member).await? {
+                    return Err(sight::ended_by_itself(ground, *member));
                 }
+                ground.terminate(*member).await?;
                 ground.start(*member, Change::default()).await?;
-                if !sight::serves(ground, *member, SERVES_WITHIN).await? {
-                    let what = format!("{names} restarted in turn, as far as {}", ground.name(*member));
-                    return Ok(Blow { what, members: self.round[..=done].to_vec() });
+                if !sight::comes_back(ground, *member, SERVES_WITHIN).await? {
+                    let name = ground.name(*member);
+                    return Err(Failure::harness(format!("{name} does not serve after {SERVES_WITHIN:?}")));
                 }
             }
-            Ok(Blow { what: format!("{names} restarted in turn"), members: self.round.clone() })
+            Ok(Blow::made(format!("{names} restarted in turn"), self.round.clone()))
         }
         .boxed()
     }

@@ -85,6 +85,23 @@ pub async fn serves(ground: &mut dyn Ground, member: usize, within: Duration) ->
     Ok(false)
 }
 
+/// The same for a member that was just started: one that ends instead has broken a promise. False if
+/// it is merely late.
+pub async fn comes_back(ground: &mut dyn Ground, member: usize, within: Duration) -> Result<bool, Failure> {
+    if serves(ground, member, within).await? {
+        return Ok(true);
+    }
+    if ground.is_running(member).await? {
+        return Ok(false);
+    }
+    Err(ended_by_itself(ground, member))
+}
+
+/// What is said of a member that is not there though nobody ended it.
+pub fn ended_by_itself(ground: &dyn Ground, member: usize) -> Failure {
+    Failure::broken(format!("{} has ended by itself: {}", ground.name(member), ground.tail(member)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -54,7 +54,7 @@ impl Nemesis for SlowDisk {
             let leader = sight::leader(ground).await;
             let names = sight::names(ground, &self.met, leader);
             let what = format!("{names} syncs {sync_ms} ms late, writes {write_micros} µs");
-            Ok(Blow { what, members: self.met.clone() })
+            Ok(Blow::made(what, self.met.clone()))
         }
         .boxed()
     }

@@ -46,7 +46,7 @@ impl Nemesis for SlowNetwork {
                 self.wires.set(ground, from, to, Link::Slow(delay, jitter)).await?;
             }
             let what = format!("links of {} {delay:?} ± {jitter:?} late", sight::names(ground, &met, leader));
-            Ok(Blow { what, members: met })
+            Ok(Blow::made(what, met))
         }
         .boxed()
     }

@@ -61,11 +61,11 @@ impl Nemesis for SnapshotStorm {
                 let awake: Vec<Endpoint> = awake.map(|member| ground.endpoint(*member)).collect();
                 let missed = push_log(&awake, dice).await;
                 sight::start(ground, &[*sleeper]).await?;
-                let back =
-                    if sight::serves(ground, *sleeper, SERVES_WITHIN).await? { "" } else { ", not back yet" };
+                let back = sight::comes_back(ground, *sleeper, SERVES_WITHIN).await?;
+                let back = if back { "" } else { ", not back yet" };
                 told.push(format!("{} slept through {missed} writes{back}", ground.name(*sleeper)));
             }
-            Ok(Blow { what: told.join("; "), members: self.met.clone() })
+            Ok(Blow::made(told.join("; "), self.met.clone()))
         }
         .boxed()
     }

@@ -33,7 +33,7 @@ impl Nemesis for Terminate {
                 }
             }
             let what = format!("{} told to end", sight::names(ground, &self.down, leader));
-            Ok(Blow { what, members: self.down.clone() })
+            Ok(Blow::made(what, self.down.clone()))
         }
         .boxed()
     }

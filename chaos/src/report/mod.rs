@@ -10,7 +10,7 @@ pub mod curves;
 pub mod gaps;
 pub mod page;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 pub mod summary;
 pub mod svg;
 pub mod timeline;
@@ -47,6 +47,9 @@ pub struct Story {
     pub verdicts: Vec<Verdict>,
     /// The members' names, by number.
     pub members: Vec<String>,
+    /// Where the harness failed: what it was to prove is not proved.
+    #[serde(default)]
+    pub troubles: Vec<String>,
 }
 
 /// Writes the page of a run.

@@ -37,6 +37,7 @@ pub fn html(story: &Story) -> String {
         escape(&title)
     );
     page += &banner(story, &summary);
+    page += &troubles(story);
     page += &tiles(&summary);
     page += &verdicts(story);
     page += &section(
@@ -75,7 +76,7 @@ fn standing_word(standing: Standing) -> &'static str {
     match standing {
         Standing::Held => "held",
         Standing::Broken => "broken",
-        Standing::Unproved => "nothing proved",
+        Standing::Unproved => "not proved",
     }
 }
 
@@ -87,7 +88,8 @@ fn banner(story: &Story, summary: &Summary) -> String {
             let broken = story.verdicts.iter().filter(|verdict| !verdict.findings.is_empty()).count();
             ("broken", "✗", format!("{broken} of {promises} promises broken"))
         }
-        Standing::Unproved => ("unproved", "?", "Nothing was proved".to_owned()),
+        Standing::Unproved if summary.judged == 0 => ("unproved", "?", "Nothing was proved".to_owned()),
+        Standing::Unproved => ("unproved", "?", "Not everything was proved".to_owned()),
     };
     let mut detail = format!(
         "{promises} promises, {} operations and events judged, {} {}.",
@@ -108,6 +110,16 @@ fn banner(story: &Story, summary: &Summary) -> String {
         story.seed,
         escape(&story.replay)
     )
+}
+
+/// Where the harness failed comes before everything it has to say.
+fn troubles(story: &Story) -> String {
+    if story.troubles.is_empty() {
+        return String::new();
+    }
+    let each = |trouble: &String| format!("<li><pre>{}</pre></li>", escape(trouble));
+    let list: String = story.troubles.iter().map(each).collect();
+    section("Where the harness failed", &format!("<ol>{list}</ol>"))
 }
 
 fn tiles(summary: &Summary) -> String {
@@ -432,6 +444,17 @@ mod tests {
     fn an_hour_is_a_small_page() {
         let page = html(&sample::story(3_600));
         assert!(page.len() < 1_500_000, "{} bytes", page.len());
+    }
+
+    #[test]
+    fn a_run_with_troubles_says_so_first() {
+        let mut story = sample::story(10);
+        assert!(html(&story).contains("Every promise held"));
+        story.troubles.push("the disk <of m1> could not be filled".to_owned());
+        let page = html(&story);
+        assert!(page.contains("Not everything was proved") && !page.contains("Every promise held"));
+        let trouble = page.find("the disk &lt;of m1&gt;").expect("it is told");
+        assert!(trouble < page.find(">Verdicts<").expect("they are there"));
     }
 
     #[test]

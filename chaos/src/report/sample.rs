@@ -41,6 +41,7 @@ pub fn story(seconds: u64) -> Story {
                 kind: "kill".to_owned(),
                 what: "m1 killed </title><script>alert(1)</script>".to_owned(),
                 members: vec![1],
+                made: true,
                 struck_us: at_us,
                 healed_us: (second + 2 < seconds).then_some(at_us + 2_000_000),
             };
@@ -65,5 +66,6 @@ pub fn story(seconds: u64) -> Story {
             findings: Vec::new(),
         }],
         members: vec!["m0".to_owned(), "m1".to_owned(), "m2".to_owned()],
+        troubles: Vec::new(),
     }
 }

@@ -10,11 +10,11 @@ use crate::run::trace::{Ended, Led};
 /// What is to be said first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Something was judged and nothing was found.
+    /// Every promise was judged, nothing was found, and the harness did its part.
     Held,
     /// A promise was broken.
     Broken,
-    /// Nothing was judged.
+    /// Nothing was found, but some promise was not judged, or the harness failed.
     Unproved,
 }
 
@@ -33,7 +33,7 @@ pub struct Summary {
     pub writes: usize,
     /// How long the answered ones took.
     pub latency: Option<Latency>,
-    /// How many faults of each kind.
+    /// How many faults of each kind; what could not be made is none.
     pub faults: BTreeMap<String, usize>,
     /// How many things were judged, in all promises together.
     pub judged: u64,
@@ -53,13 +53,14 @@ pub fn of(story: &Story) -> Summary {
     let count = |ended: Ended| record.ops.iter().filter(|op| op.ended == ended).count();
     let answered = record.ops.iter().filter(|op| op.ended == Ended::Ok);
     let mut faults = BTreeMap::new();
-    for fault in &record.faults {
+    for fault in record.faults.iter().filter(|fault| fault.made) {
         *faults.entry(fault.kind.clone()).or_insert(0) += 1;
     }
     let judged = story.verdicts.iter().map(|verdict| verdict.judged).sum();
     let findings = story.verdicts.iter().map(|verdict| verdict.findings.len()).sum();
+    let unjudged = story.verdicts.iter().filter(|verdict| verdict.judged == 0).count();
     Summary {
-        standing: standing(judged, findings),
+        standing: standing(story, findings, unjudged),
         ok: count(Ended::Ok),
         failed: count(Ended::Failed),
         unknown: count(Ended::Unknown),
@@ -68,17 +69,19 @@ pub fn of(story: &Story) -> Summary {
         faults,
         judged,
         findings,
-        unjudged: story.verdicts.iter().filter(|verdict| verdict.judged == 0).count(),
+        unjudged,
         availability: gaps::find(&record.ops, GAP_MIN_US),
         leader_changes: leader_changes(&record.leaders),
     }
 }
 
-fn standing(judged: u64, findings: usize) -> Standing {
-    match (judged, findings) {
-        (_, 1..) => Standing::Broken,
-        (0, 0) => Standing::Unproved,
-        (_, 0) => Standing::Held,
+fn standing(story: &Story, findings: usize, unjudged: usize) -> Standing {
+    if 0 < findings {
+        Standing::Broken
+    } else if story.verdicts.is_empty() || 0 < unjudged || !story.troubles.is_empty() {
+        Standing::Unproved
+    } else {
+        Standing::Held
     }
 }
 
@@ -106,17 +109,35 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_breaks_and_nothing_judged_proves_nothing() {
+    fn a_finding_breaks_and_a_promise_that_was_not_judged_is_not_proved() {
         let mut story = sample::story(10);
         for (verdicts, expected) in [
             (vec![], Standing::Unproved),
             (vec![verdict(0, &[])], Standing::Unproved),
-            (vec![verdict(0, &[]), verdict(3, &[])], Standing::Held),
+            (vec![verdict(0, &[]), verdict(3, &[])], Standing::Unproved),
+            (vec![verdict(1, &[]), verdict(3, &[])], Standing::Held),
             (vec![verdict(0, &["no end state"]), verdict(3, &[])], Standing::Broken),
         ] {
             story.verdicts = verdicts;
             assert_eq!(of(&story).standing, expected, "{:?}", story.verdicts);
         }
+    }
+
+    #[test]
+    fn a_run_with_troubles_is_not_held_and_one_with_findings_too_is_broken() {
+        let mut story = sample::story(10);
+        story.verdicts = vec![verdict(3, &[])];
+        story.troubles.push("no port could be had".to_owned());
+        assert_eq!(of(&story).standing, Standing::Unproved);
+        story.verdicts.push(verdict(3, &["lost"]));
+        assert_eq!(of(&story).standing, Standing::Broken);
+    }
+
+    #[test]
+    fn a_fault_that_could_not_be_made_is_not_counted() {
+        let mut story = sample::story(30);
+        story.record.faults[0].made = false;
+        assert_eq!(of(&story).faults.values().sum::<usize>(), story.record.faults.len() - 1);
     }
 
     #[test]

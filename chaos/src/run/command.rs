@@ -62,20 +62,25 @@ pub async fn run(request: &Request) -> Result<Story, Failure> {
         println!("left out: {kind}: {why}");
     }
     let schedule = schedule::draw(&plan, request.seed);
-    let outcome = tokio::select! {
+    let time_for_all = schedule.has_time_for_all(plan.length);
+    let mut outcome = tokio::select! {
         outcome = conduct::run(&mut *ground, &plan, schedule, request.seed) => outcome,
         // Dropping the ground ends its members.
         () = stopped => return Err(Failure::harness("ended by a signal")),
     };
     let missed = not_struck(&plan, &outcome);
     if !missed.is_empty() {
-        println!("planned, and no time was left for: {}", missed.join(", "));
+        let missed = format!("planned, and never struck: {}", missed.join(", "));
+        println!("{missed}");
+        if time_for_all {
+            outcome.troubles.push(missed);
+        }
     }
-    let (story, troubles) = story(request, &plan, outcome);
+    let story = story(request, &plan, outcome);
     if let Some(path) = &request.report {
         write(path, &story)?;
     }
-    let result = judge(&story, &troubles);
+    let result = judge(&story);
     if result.is_ok() {
         ground.finish().await?;
     }
@@ -141,15 +146,16 @@ fn known_of_the_control(product: Product, name: &str, watches: bool) -> Option<&
     }
 }
 
-/// Kinds that never came to be struck, because others took longer than planned.
+/// Kinds that never came to be struck, because others took longer than planned, or could not be made.
 fn not_struck<'a>(plan: &'a Plan, outcome: &Outcome) -> Vec<&'a str> {
-    let struck = |kind: &Kind| outcome.record.faults.iter().any(|fault| fault.kind == kind.name);
+    let made = || outcome.record.faults.iter().filter(|fault| fault.made);
+    let struck = |kind: &Kind| made().any(|fault| fault.kind == kind.name);
     let kinds = plan.foreground.iter().chain(&plan.background);
     kinds.filter(|kind| !struck(kind)).map(|kind| kind.name.as_str()).collect()
 }
 
-fn story(request: &Request, plan: &Plan, outcome: Outcome) -> (Story, Vec<String>) {
-    let story = Story {
+fn story(request: &Request, plan: &Plan, outcome: Outcome) -> Story {
+    Story {
         scenario: plan.name.clone(),
         seed: request.seed,
         target: name_of(request.target).to_owned(),
@@ -160,8 +166,8 @@ fn story(request: &Request, plan: &Plan, outcome: Outcome) -> (Story, Vec<String
         record: outcome.record,
         verdicts: outcome.verdicts,
         members: outcome.members,
-    };
-    (story, outcome.troubles)
+        troubles: outcome.troubles,
+    }
 }
 
 fn name_of(product: Product) -> &'static str {
@@ -185,7 +191,7 @@ fn write(path: &Path, story: &Story) -> Result<(), Failure> {
 }
 
 /// Prints the run in a few lines; what was found is a broken promise, what went wrong here is not.
-fn judge(story: &Story, troubles: &[String]) -> Result<(), Failure> {
+fn judge(story: &Story) -> Result<(), Failure> {
     let sums = summary::of(story);
     let faults: Vec<String> = sums.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     println!(
@@ -194,7 +200,7 @@ fn judge(story: &Story, troubles: &[String]) -> Result<(), Failure> {
         sums.ok,
         sums.failed,
         sums.unknown,
-        story.record.faults.len(),
+        sums.faults.values().sum::<usize>(),
         faults.join(", ")
     );
     println!(
@@ -212,6 +218,12 @@ fn judge(story: &Story, troubles: &[String]) -> Result<(), Failure> {
         println!("  {:<10} {}: {found}", verdict.workload, verdict.promise);
     }
     println!("violations: {}", sums.findings);
+    verdict_on(story)
+}
+
+/// What a run has come to: a finding is a broken promise; where the harness failed, or a promise was
+/// not judged, nothing is proved.
+fn verdict_on(story: &Story) -> Result<(), Failure> {
     let broken = story.verdicts.iter().filter(|verdict| !verdict.findings.is_empty());
     let findings: Vec<String> = broken
         .flat_map(|verdict| {
@@ -220,13 +232,14 @@ fn judge(story: &Story, troubles: &[String]) -> Result<(), Failure> {
         })
         .collect();
     Failure::from_findings(&format!("again with {}", story.replay), findings)?;
-    if !troubles.is_empty() {
-        return Err(Failure::harness(troubles.join("\n  ")));
+    let unjudged = story.verdicts.iter().filter(|verdict| verdict.judged == 0);
+    let unjudged =
+        unjudged.map(|verdict| format!("nothing judged: {}: {}", verdict.workload, verdict.promise));
+    let mut unproved: Vec<String> = story.troubles.iter().cloned().chain(unjudged).collect();
+    if story.verdicts.is_empty() {
+        unproved.push("nothing was judged".to_owned());
     }
-    if sums.judged == 0 {
-        return Err(Failure::harness("nothing was judged"));
-    }
-    Ok(())
+    if unproved.is_empty() { Ok(()) } else { Err(Failure::harness(unproved.join("\n  "))) }
 }
 
 /// Ends when somebody asks this program to.
@@ -237,4 +250,50 @@ fn stop_signal() -> Result<impl Future<Output = ()>, Failure> {
     Ok(async move {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+    use crate::run::Verdict;
+
+    fn verdict(judged: u64, findings: &[&str]) -> Verdict {
+        Verdict {
+            workload: "lease".to_owned(),
+            promise: "none ends early".to_owned(),
+            judged,
+            findings: findings.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn verdict_of(verdicts: Vec<Verdict>, troubles: &[&str]) -> Result<(), Failure> {
+        let troubles = troubles.iter().map(ToString::to_string).collect();
+        verdict_on(&Story { verdicts, troubles, ..sample::story(1) })
+    }
+
+    #[test]
+    fn a_run_passes_when_every_promise_was_judged_and_nothing_went_wrong() {
+        assert!(verdict_of(vec![verdict(3, &[]), verdict(1, &[])], &[]).is_ok());
+    }
+
+    #[test]
+    fn a_run_that_lacks_a_part_proves_nothing() {
+        for (verdicts, troubles, why) in [
+            (vec![], vec![], "nothing was judged"),
+            (vec![verdict(3, &[]), verdict(0, &[])], vec![], "nothing judged: lease"),
+            (vec![verdict(3, &[])], vec!["no port"], "no port"),
+        ] {
+            match verdict_of(verdicts, &troubles) {
+                Err(Failure::Harness(said)) => assert!(said.contains(why), "{said}"),
+                other => panic!("{other:?}, where {why:?} was expected"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_finding_is_a_broken_promise_whatever_else_went_wrong() {
+        let ended = verdict_of(vec![verdict(0, &["gone"]), verdict(0, &[])], &["no port"]);
+        assert!(matches!(ended, Err(Failure::Broken(_))), "{ended:?}");
+    }
 }

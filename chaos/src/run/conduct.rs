@@ -17,8 +17,7 @@ use super::trace::Record;
 use super::{Roster, Setting, Trace, Verdict, Workload, roster, sample, settle};
 use crate::Failure;
 use crate::ground::{self, Change, Ground};
-use crate::nemesis::catalogue::{self, Family};
-use crate::nemesis::{Blow, Nemesis};
+use crate::nemesis::{Blow, Nemesis, catalogue, sight};
 use crate::workload;
 
 /// A fault that takes longer to make or to undo is given up.
@@ -99,7 +98,8 @@ struct Active {
     kind: String,
     /// Its place in the trace.
     fault: usize,
-    members: Vec<usize>,
+    /// Who may be down until it is undone.
+    down: Vec<usize>,
     /// By the schedule's clock.
     until: Duration,
 }
@@ -172,20 +172,21 @@ impl Run<'_> {
             self.troubles.push(format!("there is no nemesis {:?}", strike.kind));
             return;
         };
-        let mut blow = Blow { what: "on its way".to_owned(), members: Vec::new() };
-        let fault = self.trace.struck(&strike.kind, &blow);
+        let fault = self.trace.struck(&strike.kind);
         let mut dice = StdRng::seed_from_u64(strike.seed);
-        match in_time(nemesis.strike(self.ground, &mut dice)).await {
-            Ok(done) => blow = done,
+        let blow = match in_time(nemesis.strike(self.ground, &mut dice)).await {
+            Ok(blow) => blow,
             Err(failure) => {
-                blow.what = format!("not made: {failure}");
+                let what = format!("not made: {failure}");
                 self.note(failure.during(&format!("making a fault ({})", strike.kind)));
+                Blow { members: ground::enlisted(self.ground), ..Blow::not_made(what) }
             }
-        }
+        };
         println!("{:8.1} s  {:<16} {}", self.began.elapsed().as_secs_f64(), strike.kind, blow.what);
         self.trace.tell(fault, &blow);
         let until = strike.at + strike.lasting;
-        self.active.push(Active { nemesis, kind: strike.kind, fault, members: blow.members, until });
+        let down = left_down(&strike.kind, &blow);
+        self.active.push(Active { nemesis, kind: strike.kind, fault, down, until });
     }
 
     /// Undoes all that is due.
@@ -196,6 +197,7 @@ impl Run<'_> {
         for mut one in over {
             if let Err(failure) = in_time(one.nemesis.heal(self.ground)).await {
                 self.note(failure.during(&format!("undoing a fault ({})", one.kind)));
+                self.start_the_dead().await;
             }
             self.trace.healed(one.fault);
         }
@@ -208,14 +210,17 @@ impl Run<'_> {
         }
     }
 
-    /// Every member runs, but for those whose process a fault is dealing with.
+    /// Whoever a fault has left down although it was to be undone: not their own doing.
+    async fn start_the_dead(&mut self) {
+        let everybody = ground::enlisted(self.ground);
+        if let Err(failure) = sight::start(self.ground, &everybody).await {
+            self.note(failure.during("starting what a fault left down"));
+        }
+    }
+
+    /// Every member runs, but for those that a fault keeps down.
     async fn look_for_the_dead(&mut self) {
-        let struck: Vec<usize> = self
-            .active
-            .iter()
-            .filter(|active| catalogue::family(&active.kind) == Some(Family::Process))
-            .flat_map(|active| active.members.clone())
-            .collect();
+        let struck: Vec<usize> = self.active.iter().flat_map(|active| active.down.clone()).collect();
         for member in ground::enlisted(self.ground) {
             if struck.contains(&member) {
                 continue;
@@ -279,6 +284,11 @@ impl Run<'_> {
     }
 }
 
+/// Whom a fault may leave down until it is undone. One that failed half way may have left anybody so.
+fn left_down(kind: &str, blow: &Blow) -> Vec<usize> {
+    if catalogue::leaves_down(kind) || !blow.made { blow.members.clone() } else { Vec::new() }
+}
+
 async fn in_time<T>(step: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     match tokio::time::timeout(STEP_WITHIN, step).await {
         Ok(result) => result,
@@ -293,4 +303,22 @@ async fn version(ground: &dyn Ground) -> String {
         }
     }
     "unknown".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_whom_a_fault_keeps_down_may_be_down() {
+        let met = |blow: Blow| Blow { members: vec![0, 2], ..blow };
+        let made = met(Blow::made("done", vec![]));
+        assert_eq!(left_down("kill", &made), [0, 2]);
+        for kind in ["pause", "clock-jump", "slow-disk", "rolling-restart", "snapshot-storm"] {
+            assert!(left_down(kind, &made).is_empty(), "{kind}: a member that is not there has crashed");
+        }
+        // The harness failed half way: who is not there now may be its own doing.
+        assert_eq!(left_down("rolling-restart", &met(Blow::not_made("failed"))), [0, 2]);
+        assert!(left_down("leader-transfer", &Blow::not_made("nobody leads")).is_empty());
+    }
 }

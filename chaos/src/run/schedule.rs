@@ -4,6 +4,7 @@
 //! within one of the network: a member killed while others are cut off. Background kinds come and
 //! go beside them. Every kind has had its turn before weights decide, if there is time for it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -37,6 +38,16 @@ pub struct Schedule {
     pub strikes: Vec<Strike>,
     /// Kinds for which there was no time.
     pub no_time_for: Vec<String>,
+}
+
+impl Schedule {
+    /// Whether every kind has had its first turn by half of the time: then there is so much of it that
+    /// no delay explains a kind that was never struck.
+    pub fn has_time_for_all(&self, length: Duration) -> bool {
+        let mut seen = HashSet::new();
+        let mut first = self.strikes.iter().filter(|strike| seen.insert(&strike.kind));
+        self.no_time_for.is_empty() && first.all(|strike| strike.at + strike.lasting <= length / 2)
+    }
 }
 
 /// Plans a run of this length. `kinds` that cannot be had have been left out of the plan before.
@@ -229,5 +240,14 @@ mod tests {
         plan.length = Duration::from_secs(14);
         let schedule = draw(&plan, 1);
         assert!(!schedule.strikes.is_empty() && !schedule.no_time_for.is_empty(), "{schedule:?}");
+        assert!(!schedule.has_time_for_all(plan.length));
+    }
+
+    #[test]
+    fn a_long_run_has_time_for_all_and_one_that_is_just_long_enough_has_not() {
+        let long = plan(10, 0);
+        let schedule = draw(&long, 1);
+        assert!(schedule.has_time_for_all(long.length), "{schedule:?}");
+        assert!(!schedule.has_time_for_all(Duration::from_secs(30)), "{schedule:?}");
     }
 }

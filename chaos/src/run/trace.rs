@@ -60,10 +60,18 @@ pub struct Fault {
     pub what: String,
     /// Whom it met.
     pub members: Vec<usize>,
+    /// Whether it was made; one that could not be counts as none.
+    #[serde(default = "made")]
+    pub made: bool,
     /// When it began.
     pub struck_us: u64,
     /// When it was undone; the end of the run if never.
     pub healed_us: Option<u64>,
+}
+
+/// What a record says that was kept before such were told apart.
+fn made() -> bool {
+    true
 }
 
 /// A member seen leading.
@@ -169,14 +177,15 @@ impl Trace {
         self.record.lock().lags.push(Lag { at_us, watcher, revisions });
     }
 
-    /// Tells of a fault that begins now; its index for `healed`.
-    pub fn struck(&self, kind: &str, blow: &crate::nemesis::Blow) -> usize {
+    /// Tells of a fault that begins now; its index for `tell` and `healed`.
+    pub fn struck(&self, kind: &str) -> usize {
         let struck_us = self.micros(Instant::now());
         let mut record = self.record.lock();
         record.faults.push(Fault {
             kind: kind.to_owned(),
-            what: blow.what.clone(),
-            members: blow.members.clone(),
+            what: "on its way".to_owned(),
+            members: Vec::new(),
+            made: true,
             struck_us,
             healed_us: None,
         });
@@ -188,6 +197,7 @@ impl Trace {
         if let Some(fault) = self.record.lock().faults.get_mut(fault) {
             fault.what.clone_from(&blow.what);
             fault.members.clone_from(&blow.members);
+            fault.made = blow.made;
         }
     }
 

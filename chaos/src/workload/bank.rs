@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver::{RangeRequest, RangeResponse, TxnRequest, response_op};
 use rand::Rng;
 
@@ -42,7 +43,7 @@ struct Record {
     looks: Vec<Look>,
     /// Transfers and linearizable looks, by their place in the order.
     spans: Vec<Span>,
-    /// Looks at the past that were refused for another reason than compaction.
+    /// Looks that were refused without a fair reason.
     refused: Vec<String>,
 }
 
@@ -157,7 +158,7 @@ async fn look(hand: &mut Hand, prefix: &str, request: RangeRequest, record: &mut
     let called = hand.read(async |endpoint| endpoint.range(request, ANSWER_WITHIN).await).await;
     let answer = match &called.outcome {
         Outcome::Ok(answer) => answer,
-        Outcome::Failed(why) if !why.contains("compacted") => {
+        Outcome::Failed(why) if !may_refuse(why) => {
             record.refused.push(format!("a look at {} was refused: {why}", asked.revision));
             return;
         }
@@ -171,10 +172,22 @@ async fn look(hand: &mut Hand, prefix: &str, request: RangeRequest, record: &mut
         record.spans.push(span);
     }
     let revision = if asked.revision == 0 { now } else { asked.revision };
-    // Before the accounts were opened, or on a member that has not heard of it, there is nothing.
-    if !answer.kvs().is_empty() || newest && !record.looks.is_empty() {
+    if !answer.kvs().is_empty() || must_show(&asked, record) {
         record.looks.push(look_of(prefix, called.member, revision, answer));
     }
+}
+
+/// Whether a look must show accounts. Before they were opened, or on a member that has not heard of it,
+/// there is nothing; but a past that is asked for was seen before.
+fn must_show(asked: &RangeRequest, record: &Record) -> bool {
+    let newest = asked.revision == 0 && !asked.serializable;
+    asked.revision != 0 || newest && !record.looks.is_empty()
+}
+
+/// Whether a look may be refused so: its revision is compacted, or the member is not one to ask now.
+fn may_refuse(why: &str) -> bool {
+    let fair = [EtcdError::Compacted, EtcdError::TooManyRequests, EtcdError::NotSupportedForLearner];
+    fair.iter().any(|error| why.ends_with(error.message()))
 }
 
 fn look_of(prefix: &str, member: usize, revision: i64, answer: &RangeResponse) -> Look {
@@ -236,4 +249,31 @@ fn judge(records: Vec<Record>) -> Vec<Verdict> {
     findings.extend(revision_order::check_time(&spans));
     let order = "the order by revision respects time, and no two transfers share one";
     vec![total, verdict(order, spans.len() as u64, findings)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_may_be_refused_for_its_revision_or_its_member_and_for_nothing_else() {
+        let refused = |error: EtcdError| format!("{:?}: {}", error.code(), error.message());
+        for fair in [EtcdError::Compacted, EtcdError::TooManyRequests, EtcdError::NotSupportedForLearner] {
+            assert!(may_refuse(&refused(fair)), "{fair:?}");
+        }
+        for unfair in [EtcdError::FutureRev, EtcdError::EmptyKey] {
+            assert!(!may_refuse(&refused(unfair)), "{unfair:?}");
+        }
+    }
+
+    #[test]
+    fn a_past_that_was_seen_must_show_something_and_an_unopened_bank_need_not() {
+        let ask = |revision, serializable| RangeRequest { revision, serializable, ..Default::default() };
+        let nothing = Record::default();
+        assert!(must_show(&ask(7, false), &nothing));
+        assert!(!must_show(&ask(0, false), &nothing) && !must_show(&ask(0, true), &nothing));
+        let look = Look { member: 0, revision: 7, balances: vec![], changed: 7 };
+        let opened = Record { looks: vec![look], ..Record::default() };
+        assert!(must_show(&ask(0, false), &opened) && !must_show(&ask(0, true), &opened));
+    }
 }

@@ -2,7 +2,9 @@
 //!
 //! Judged by `lease_bounds`. Changes of leader and times without one come from asking all the time;
 //! while a fault is on, and for a moment after it, nothing is demanded to be quick. A key that is
-//! gone without any watcher having been told, because compaction overtook them all, proves nothing.
+//! gone without any watcher having been told, because compaction overtook them all, proves nothing;
+//! what its clients were told of the lease does. And in the end, whatever went wrong before, no key may
+//! be left.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -34,6 +36,9 @@ const ASKERS: usize = 3;
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// The longest TTL, twice if the last leader is new, and the lateness.
 const RUN_OUT: Duration = Duration::from_secs(14);
+/// Looked at so often before what is left is held against the cluster: each new leader since would
+/// have begun all TTLs again.
+const LEFT_LOOKS: usize = 3;
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
 /// How often the last key is tried on a healed cluster.
 const LAST_TRIES: usize = 5;
@@ -112,25 +117,27 @@ impl Lease {
         (history.leader_changes, history.outages) = (reign.changes, reign.outages);
         history.stalls = self.stalls.finish().await?;
         file(&logs, &mut history.leases);
-        let there = keys_there(&self.setting).await?;
+        let there = keys_left(&self.setting).await?;
         let faults = self.setting.trace.record().faults;
         excuse(&mut history, &faults, &there);
         let undecided = lease_bounds::undecided(&history, &BOUNDS);
-        let judged = (history.leases.len() - undecided.min(history.leases.len())) as u64;
+        let kept = history.leases.iter().filter(|lease| !lease.keys.is_empty()).count();
+        let judged = kept.saturating_sub(undecided) as u64;
         println!(
             "lease: {judged} judged, {undecided} undecided, {} changes of leader, {:?}",
             history.leader_changes.len(),
             lease_bounds::margins(&history, &BOUNDS)
         );
-        let findings = lease_bounds::check(&history, &BOUNDS);
+        let mut findings = lease_bounds::check(&history, &BOUNDS);
+        findings.extend(outlived(&there, &last_key(&self.setting)));
         let promise = "no key dies before its lease's time, and none lives much longer".to_owned();
         Ok(vec![Verdict { workload: NAME.to_owned(), promise, judged, findings }])
     }
 }
 
 /// Takes the faults into account: what was on its way during one may be acted on after it, and
-/// nothing is demanded to be quick. Leases that met a clock that ran wrong are left out, and those
-/// whose keys are gone although nobody was told.
+/// nothing is demanded to be quick. Leases that met a clock that ran wrong are left out, and keys that
+/// are gone although nobody was told when: what was said of their leases is judged all the same.
 fn excuse(history: &mut LeaseHistory, faults: &[Fault], there: &HashSet<Bytes>) {
     let ended = history.ended;
     let span = |fault: &Fault| Span {
@@ -145,13 +152,39 @@ fn excuse(history: &mut LeaseHistory, faults: &[Fault], there: &HashSet<Bytes>) 
     let clocks: Vec<Span> = faults.iter().filter(|fault| fault.kind == "clock-skew").map(span).collect();
     history.leases.retain(|lease| {
         let life = Span { from: lease.grant.from, until: lease.last_death().unwrap_or(ended) };
-        let unseen =
-            |key: &crate::lease::record::KeyRecord| key.deaths.is_empty() && !there.contains(&key.key);
-        !clocks.iter().any(|clock| clock.meets(life)) && !lease.keys.iter().any(unseen)
+        !clocks.iter().any(|clock| clock.meets(life))
     });
+    for lease in &mut history.leases {
+        lease.keys.retain(|key| !key.deaths.is_empty() || there.contains(&key.key));
+    }
 }
 
-/// The keys that are still there.
+/// Keys that are there although every lease was let go long ago. The last key hangs on none.
+fn outlived(there: &HashSet<Bytes>, last: &Bytes) -> Vec<String> {
+    let mut left: Vec<&Bytes> = there.iter().filter(|key| *key != last).collect();
+    left.sort();
+    let told = |key: &Bytes| format!("{} is there long after its lease was let go", key.escape_ascii());
+    left.into_iter().map(told).collect()
+}
+
+/// The keys that are still there, and stay.
+async fn keys_left(setting: &Setting) -> Result<HashSet<Bytes>, Failure> {
+    let mut there = keys_there(setting).await?;
+    for _ in 1..LEFT_LOOKS {
+        if there.is_empty() {
+            break;
+        }
+        tokio::time::sleep(RUN_OUT).await;
+        there = keys_there(setting).await?;
+    }
+    Ok(there)
+}
+
+fn last_key(setting: &Setting) -> Bytes {
+    format!("{}~last", setting.prefix).into()
+}
+
+/// The keys that are there now.
 async fn keys_there(setting: &Setting) -> Result<HashSet<Bytes>, Failure> {
     let request = wire::get_all(setting.prefix.as_bytes());
     let answer = read_back(&setting.roster.at(0).endpoint, request).await;
@@ -162,7 +195,7 @@ async fn keys_there(setting: &Setting) -> Result<HashSet<Bytes>, Failure> {
 /// Puts and deletes one more key, so that watchers have something to be level with; its revision.
 async fn last_deletion(setting: &Setting) -> Result<i64, Failure> {
     let endpoint = setting.roster.at(0).endpoint;
-    let key: Bytes = format!("{}~last", setting.prefix).into();
+    let key = last_key(setting);
     for tries_left in (0..LAST_TRIES).rev() {
         match put_and_delete(&endpoint, &key).await {
             Ok(revision) => return Ok(revision),
@@ -187,7 +220,7 @@ mod tests {
 
     fn fault(kind: &str, struck_us: u64, healed_us: u64) -> Fault {
         let (kind, what) = (kind.to_owned(), String::new());
-        Fault { kind, what, members: vec![], struck_us, healed_us: Some(healed_us) }
+        Fault { kind, what, members: vec![], made: true, struck_us, healed_us: Some(healed_us) }
     }
 
     fn lease(died: Option<u64>) -> LeaseRecord {
@@ -207,10 +240,30 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_whose_end_nobody_saw_proves_nothing_unless_it_is_still_there() {
-        assert_eq!(kept(lease(None), &[], false).leases.len(), 0);
-        assert_eq!(kept(lease(None), &[], true).leases.len(), 1);
-        assert_eq!(kept(lease(Some(16)), &[], false).leases.len(), 1);
+    fn a_key_whose_end_nobody_saw_proves_nothing_unless_it_is_still_there() {
+        let keys = |history: LeaseHistory| history.leases[0].keys.len();
+        assert_eq!(keys(kept(lease(None), &[], false)), 0);
+        assert_eq!(keys(kept(lease(None), &[], true)), 1);
+        assert_eq!(keys(kept(lease(Some(16)), &[], false)), 1);
+    }
+
+    #[test]
+    fn a_lease_that_was_said_to_be_gone_too_early_is_found_though_nobody_saw_its_keys_go() {
+        let said = |at| {
+            let lease = LeaseRecord { said_gone: vec![Duration::from_secs(at)], ..lease(None) };
+            lease_bounds::check(&kept(lease, &[], false), &BOUNDS).len()
+        };
+        assert_eq!((said(14), said(15)), (1, 0));
+    }
+
+    #[test]
+    fn a_key_that_is_left_in_the_end_is_found_whatever_went_wrong_before() {
+        let last = Bytes::from_static(b"~last");
+        let left = |keys: &[&'static str]| {
+            let there = keys.iter().map(|key| Bytes::from_static(key.as_bytes())).collect();
+            outlived(&there, &last).len()
+        };
+        assert_eq!((left(&[]), left(&["~last"]), left(&["k", "~last", "l"])), (0, 0, 2));
     }
 
     #[test]

@@ -81,7 +81,10 @@ impl Workload for Watch {
 }
 
 async fn direct(setting: Setting, stop: Arc<AtomicBool>) -> Result<Vec<Verdict>, Failure> {
-    let Some((base, state)) = first_state(&setting, &stop).await else { return Ok(Vec::new()) };
+    let Some((base, state)) = first_state(&setting, &stop).await else {
+        // Nobody ever answered: both promises are unproved, which must be seen.
+        return Ok(verdicts((0, Vec::new()), (0, Vec::new())));
+    };
     let book = Arc::new(Mutex::new(Book::new(&setting.prefix, SCRIBES, base, state)));
     let scribes = Scribes::start(&setting.roster, &book, SCRIBES);
     let place = Place {
@@ -317,15 +320,7 @@ impl Director {
         };
         self.tally.absorb(&history);
         book_findings.extend(self.tally.check(&self.writes));
-        let verdict = |promise: &str, judged, findings| Verdict {
-            workload: NAME.to_owned(),
-            promise: promise.to_owned(),
-            judged,
-            findings,
-        };
-        let nine = "every watcher is sent exactly what happened, or told that it is compacted";
-        let dense = "revisions are dense, the same on all members, and what was acknowledged";
-        Ok(vec![verdict(nine, self.events, self.findings), verdict(dense, told, book_findings)])
+        Ok(verdicts((self.events, self.findings), (told, book_findings)))
     }
 
     /// Whether all is known up to a revision, or never will be.
@@ -358,6 +353,20 @@ impl Director {
             Err(status) => Err(Failure::broken(format!("{}: {}", endpoint.url(), describe(&status)))),
         }
     }
+}
+
+/// What was judged, and what was found, of watchers and of the book.
+fn verdicts(watchers: (u64, Vec<String>), book: (u64, Vec<String>)) -> Vec<Verdict> {
+    let verdict = |promise: &str, (judged, findings)| Verdict {
+        workload: NAME.to_owned(),
+        promise: promise.to_owned(),
+        judged,
+        findings,
+    };
+    vec![
+        verdict("every watcher is sent exactly what happened, or told that it is compacted", watchers),
+        verdict("revisions are dense, the same on all members, and what was acknowledged", book),
+    ]
 }
 
 fn judge_all(logs: Vec<WatchLog>, history: &WatchHistory, complete: bool, marks: bool) -> (u64, Vec<String>) {

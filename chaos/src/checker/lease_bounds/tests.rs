@@ -174,11 +174,57 @@ fn a_change_of_leader_excuses_no_early_death() {
 
 #[test]
 fn without_checkpoints_a_new_leader_may_begin_the_whole_ttl_again() {
-    let mut changed = history(lease(&[], key(12_000, 9)));
-    changed.leader_changes.push(span(4_000, 4_500));
-    bad(&changed, "later than allowed");
-    let bounds = Bounds { checkpoint: None, ..BOUNDS };
-    assert!(check(&changed, &bounds).is_empty());
+    let changed = |at, changes: &[Span]| {
+        let mut history = history(lease(&[], key(at, 9)));
+        history.leader_changes = changes.to_vec();
+        history
+    };
+    let found = |history: &LeaseHistory| check(history, &Bounds { checkpoint: None, ..BOUNDS }).len();
+    // It leads at 4.5 s, waits 500 ms, and ends the lease 5 s later and a second late.
+    let change = span(4_000, 4_500);
+    bad(&changed(11_000, &[change]), "later than allowed");
+    assert_eq!(found(&changed(11_000, &[change])), 0);
+    assert_eq!(found(&changed(11_001, &[change])), 1);
+    // Of several the last one counts, however many there were.
+    let changes = [span(1_000, 1_200), span(2_000, 2_200), change];
+    assert_eq!((found(&changed(11_000, &changes)), found(&changed(11_001, &changes))), (0, 1));
+    // One so early that the renewal outlives it adds nothing.
+    let mut renewed_later = changed(9_010, &[span(900, 2_100)]);
+    renewed_later.leases[0].renewals.push(renewed(3_000, 3_010));
+    assert_eq!(found(&renewed_later), 0);
+    renewed_later.leases[0].keys = vec![key(9_011, 9)];
+    assert_eq!(found(&renewed_later), 1);
+}
+
+#[test]
+fn what_could_not_be_seen_counts_once_and_only_once_the_lease_was_due() {
+    let stalled = |at, stalls: &[Span]| {
+        let mut history = history(lease(&[], key(at, 9)));
+        history.stalls = stalls.to_vec();
+        history
+    };
+    // Due at 5.01 s, and a second late: of the stall, 1 s is left.
+    good(&stalled(7_010, &[span(1_000, 6_010)]));
+    bad(&stalled(7_011, &[span(1_000, 6_010)]), "later than allowed");
+    // Two at once are as long as one, and what lies between two is not covered.
+    bad(&stalled(7_011, &[span(1_000, 6_010), span(2_000, 6_000)]), "later than allowed");
+    good(&stalled(8_010, &[span(1_000, 6_010), span(6_500, 7_500)]));
+    bad(&stalled(8_011, &[span(1_000, 6_010), span(6_500, 7_500)]), "later than allowed");
+    // One that is not over yet excuses all.
+    good(&stalled(30_000, &[span(1_000, 40_000)]));
+}
+
+#[test]
+fn without_checkpoints_an_outage_excuses_what_was_due_in_it() {
+    let found = |at| {
+        let mut history = history(lease(&[], key(at, 9)));
+        history.leader_changes.push(span(4_000, 4_500));
+        history.outages.push(span(9_500, 10_700));
+        history.stalls.push(span(10_200, 10_700));
+        check(&history, &Bounds { checkpoint: None, ..BOUNDS }).len()
+    };
+    // Due at 10 s: 700 ms of the outage, and a second.
+    assert_eq!((found(11_700), found(11_701)), (0, 1));
 }
 
 #[test]

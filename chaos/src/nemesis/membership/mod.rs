@@ -121,12 +121,14 @@ impl Membership {
             }
         };
         let end = self.pursue(ground, dice, goal, deadline).await?;
-        let met: Vec<usize> = (0..ground.members())
+        let changed: Vec<usize> = (0..ground.members())
             .filter(|member| before.contains(member) != ground.enlisted(*member))
             .collect();
-        let names = met.iter().map(|member| ground.name(*member)).collect::<Vec<_>>().join(", ");
+        let names = changed.iter().map(|member| ground.name(*member)).collect::<Vec<_>>().join(", ");
+        // A move that was cut short may have left anybody down.
+        let met = if end.is_some() { ground::enlisted(ground) } else { changed };
         let end = end.map_or_else(String::new, |last| format!("; not done in time ({last})"));
-        Ok(Blow { what: format!("the cluster {what}: {names}{end}"), members: met })
+        Ok(Blow::made(format!("the cluster {what}: {names}{end}"), met))
     }
 
     /// Takes steps until the goal is reached; otherwise what was last heard.
