@@ -28,6 +28,6 @@ CMD ["help"]
 # The product. Last, so that it is what `docker build` makes when it is not told.
 FROM base AS meerkat
 COPY --from=build /meerkat /usr/local/bin/meerkat
-EXPOSE 2379 2380
+EXPOSE 2378 2379 2380
 ENTRYPOINT ["/usr/local/bin/meerkat"]
 CMD ["help"]

@@ -17,13 +17,14 @@ use meerkat_proto::pb::etcdserver::kv_client::KvClient;
 use meerkat_proto::pb::etcdserver::lease_client::LeaseClient;
 use meerkat_proto::pb::etcdserver::maintenance_client::MaintenanceClient;
 use meerkat_proto::pb::etcdserver::{
-    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, HashKvRequest,
-    HashKvResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseLeasesRequest, LeaseLeasesResponse,
-    LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
-    MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse, MemberPromoteRequest,
-    MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse, MemberUpdateRequest,
-    MemberUpdateResponse, MoveLeaderRequest, MoveLeaderResponse, PutRequest, PutResponse, RangeRequest,
-    RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
+    AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DefragmentRequest,
+    DefragmentResponse, DeleteRangeRequest, DeleteRangeResponse, DowngradeRequest, DowngradeResponse,
+    HashKvRequest, HashKvResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseLeasesRequest,
+    LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest,
+    LeaseTimeToLiveResponse, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse,
+    MemberPromoteRequest, MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse,
+    MemberUpdateRequest, MemberUpdateResponse, MoveLeaderRequest, MoveLeaderResponse, PutRequest,
+    PutResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
 use tonic::transport::Channel;
 use tonic::{Response, Status};
@@ -92,6 +93,11 @@ impl Endpoint {
     /// Its URL.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Its connection, for calls that carry metadata of their own.
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
     }
 
     fn kv(&self) -> KvClient<Channel> {
@@ -222,6 +228,25 @@ impl Endpoint {
     /// MoveLeader.
     pub async fn move_leader(&self, target_id: u64, within: Duration) -> Result<MoveLeaderResponse, Status> {
         bounded(within, self.maintenance().move_leader(MoveLeaderRequest { target_id })).await
+    }
+
+    /// Alarm.
+    pub async fn alarm(&self, request: AlarmRequest, within: Duration) -> Result<AlarmResponse, Status> {
+        bounded(within, self.maintenance().alarm(request)).await
+    }
+
+    /// Defragment.
+    pub async fn defragment(&self, within: Duration) -> Result<DefragmentResponse, Status> {
+        bounded(within, self.maintenance().defragment(DefragmentRequest {})).await
+    }
+
+    /// Downgrade.
+    pub async fn downgrade(
+        &self,
+        request: DowngradeRequest,
+        within: Duration,
+    ) -> Result<DowngradeResponse, Status> {
+        bounded(within, self.maintenance().downgrade(request)).await
     }
 
     /// HashKV at a revision.

@@ -20,6 +20,7 @@ pub mod failure;
 pub mod ground;
 pub mod history;
 pub mod lease;
+pub mod listwatch;
 pub mod metrics;
 pub mod nemesis;
 pub mod outcome;

@@ -14,7 +14,8 @@ use meerkat_chaos::failover::Kind;
 use meerkat_chaos::run::command;
 use meerkat_chaos::scenario::{
     big_store, client_failover, client_fate, crash, failover_time, fault_points, inject, lease_precision,
-    pause, snapshot, timed, watch_crash, watch_many, watch_stalled,
+    listwatch_failover, listwatch_index, listwatch_many, pause, snapshot, timed, watch_crash, watch_many,
+    watch_stalled,
 };
 use meerkat_chaos::{Failure, differential, report, scenario};
 
@@ -34,6 +35,10 @@ const HELP: &str = "meerkat-chaos SCENARIO [--name value ...]
   watch-crash   --seconds 120 --seed N --product meerkat|etcd
   watch-stalled --clients 1000 --pairs 7 --seconds 10 --ring-mib 64 --memory-mib 128 --product meerkat|etcd
   watch-many    --streams 100 --watchers-per-stream 1000 --puts 400 --product meerkat|etcd
+
+  listwatch-failover  --kills 200 --seed N
+  listwatch-many      --watchers 10000 --writes 60 --healthy 1000 --pairs 7 --seconds 5
+  listwatch-index     --objects 300000 --watchers 100000 --pairs 15 --seconds 5 --comparisons 1000 --seed N
 
   client-failover  --faults 1000 --seed N --product meerkat|etcd --client meerkat|etcd-client|etcd-client-loop
                    (the latter two: built with --features etcd-client)
@@ -103,6 +108,9 @@ async fn start(scenario: &str, options: &Options) -> Result<(), Failure> {
         "watch-crash" => timed(scenario, deadline, Box::pin(watch_crash(options))).await,
         "watch-stalled" => timed(scenario, deadline, Box::pin(stalled_watchers(options))).await,
         "watch-many" => timed(scenario, deadline, Box::pin(many_watchers(options))).await,
+        "listwatch-failover" => timed(scenario, deadline, Box::pin(informers(options))).await,
+        "listwatch-many" => timed(scenario, deadline, Box::pin(many_over_http(options))).await,
+        "listwatch-index" => timed(scenario, deadline, Box::pin(label_index(options))).await,
         "client-failover" => timed(scenario, deadline, Box::pin(client_failover(options))).await,
         // Not cut short: it has to leave the members as it found them.
         "inject" => inject(options, deadline).await,
@@ -295,6 +303,37 @@ async fn many_watchers(options: &Options) -> Result<(), Failure> {
         ..full
     };
     watch_many::run(&plan).await.map(|_| ())
+}
+
+async fn informers(options: &Options) -> Result<(), Failure> {
+    let plan = listwatch_failover::Plan { kills: options.size("kills", 200)?, seed: options.seed()? };
+    listwatch_failover::run(&plan).await.map(|_| ())
+}
+
+async fn many_over_http(options: &Options) -> Result<(), Failure> {
+    let full = listwatch_many::Plan::full();
+    let plan = listwatch_many::Plan {
+        watchers: options.size("watchers", full.watchers)?,
+        paced: options.size("writes", full.paced)?,
+        healthy: options.size("healthy", full.healthy)?,
+        pairs: options.size("pairs", full.pairs)?,
+        window: Duration::from_secs(options.number("seconds", full.window.as_secs())?),
+        ..full
+    };
+    listwatch_many::run(&plan).await.map(|_| ())
+}
+
+async fn label_index(options: &Options) -> Result<(), Failure> {
+    let full = listwatch_index::Plan::full(options.seed()?);
+    let plan = listwatch_index::Plan {
+        objects: options.size("objects", full.objects)?,
+        watchers: options.size("watchers", full.watchers)?,
+        pairs: options.size("pairs", full.pairs)?,
+        window: Duration::from_secs(options.number("seconds", full.window.as_secs())?),
+        comparisons: options.size("comparisons", full.comparisons)?,
+        ..full
+    };
+    listwatch_index::run(&plan).await.map(|_| ())
 }
 
 async fn client_failover(options: &Options) -> Result<(), Failure> {

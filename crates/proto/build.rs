@@ -2,6 +2,7 @@
 //!
 //! A new file is picked up by itself; its package still needs a line in `src/lib.rs`.
 
+use prost::Message;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     texts.sort();
 
     let descriptors = protox::compile(&texts, [&root])?;
+    // For the gateway and for reflection, which need no comments and positions.
+    let mut bare = descriptors.clone();
+    bare.file.iter_mut().for_each(|file| file.source_code_info = None);
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("descriptors.bin"), bare.encode_to_vec())?;
     tonic_prost_build::configure()
         .build_client(true)
         .build_server(true)

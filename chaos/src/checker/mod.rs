@@ -11,6 +11,7 @@ pub mod fencing;
 pub mod flat;
 pub mod lease_bounds;
 pub mod linearizable;
+pub mod list_watch;
 pub mod model;
 pub mod not_worse;
 pub mod one_leader;

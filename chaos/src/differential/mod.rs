@@ -6,6 +6,7 @@
 //! with the contract's row. A run also fails if some kind of request or error never came up.
 
 pub mod allow_list;
+pub mod auth;
 pub mod cluster;
 pub mod compare;
 pub mod coverage;

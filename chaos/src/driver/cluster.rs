@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::black_hole::Door;
-use super::member::Member;
+use super::member::{Member, Ports};
 use super::ports::Port;
 use crate::endpoint::Endpoint;
 use crate::{Failure, binary};
@@ -38,18 +38,27 @@ pub struct ClusterSpec {
     pub token: String,
     /// Flags for every member, beyond those that name it and its peers.
     pub flags: Vec<String>,
+    /// Whether every member opens the list-watch door too.
+    pub listwatch: bool,
 }
 
 impl ClusterSpec {
     /// A cluster with default settings.
     pub fn new(product: Product, members: usize) -> Self {
-        Self { product, members, token: "chaos".to_owned(), flags: Vec::new() }
+        Self { product, members, token: "chaos".to_owned(), flags: Vec::new(), listwatch: false }
     }
 
     /// Adds flags for every member.
     #[must_use]
     pub fn with_flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self
+    }
+
+    /// With the list-watch door open on every member.
+    #[must_use]
+    pub fn with_listwatch(mut self) -> Self {
+        self.listwatch = true;
         self
     }
 
@@ -111,7 +120,7 @@ impl Cluster {
             Product::Meerkat => binary::meerkat()?,
             Product::Etcd => binary::etcd()?,
         };
-        let ports = (Port::take()?, Port::take()?);
+        let ports = Ports { client: Port::take()?, peer: Port::take()?, listwatch: Port::take()? };
         let member = Member::new(format!("m{}", self.laid_out), program, self.dir(), ports)?;
         self.laid_out += 1;
         Ok(member)
@@ -255,6 +264,9 @@ pub(super) fn member_args(
         },
         format!("--initial-cluster-token={}", spec.token),
     ]);
+    if spec.listwatch {
+        args.push(format!("--listen-listwatch-urls={}", member.listwatch_url()));
+    }
     args.extend(spec.flags.iter().cloned());
     args
 }

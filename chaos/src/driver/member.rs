@@ -18,14 +18,25 @@ const READY_POLL: Duration = Duration::from_millis(20);
 /// How often one that was asked to end is looked at.
 const END_POLL: Duration = Duration::from_millis(10);
 
+/// The ports of one member, its own for all its lives.
+#[derive(Debug)]
+pub(super) struct Ports {
+    pub client: Port,
+    pub peer: Port,
+    /// Of the list-watch door, if it opens it.
+    pub listwatch: Port,
+}
+
+/// A disk that fills up is a fault to be met here, and not one to be kept away from by refusing data in time.
+const FILL_THE_DISK: (&str, &str) = ("ETCD_MEERKAT_DISK_FREE_MIN_BYTES", "0");
+
 /// One member.
 #[derive(Debug)]
 pub struct Member {
     name: String,
     program: PathBuf,
     args: Vec<String>,
-    client: Port,
-    peer: Port,
+    ports: Ports,
     peer_url: String,
     data_dir: PathBuf,
     log: PathBuf,
@@ -39,22 +50,15 @@ pub struct Member {
 
 impl Member {
     /// A member that has not been started. `args` are complete.
-    pub(super) fn new(
-        name: String,
-        program: PathBuf,
-        dir: &Path,
-        ports: (Port, Port),
-    ) -> Result<Self, Failure> {
-        let (client, peer) = ports;
-        let endpoint = Endpoint::on_loopback(client.number())?;
+    pub(super) fn new(name: String, program: PathBuf, dir: &Path, ports: Ports) -> Result<Self, Failure> {
+        let endpoint = Endpoint::on_loopback(ports.client.number())?;
         let data_dir = dir.join(format!("{name}.data"));
         let log = dir.join(format!("{name}.log"));
         Ok(Self {
             name,
             program,
             args: Vec::new(),
-            client,
-            peer,
+            ports,
             peer_url: String::new(),
             data_dir,
             log,
@@ -74,7 +78,7 @@ impl Member {
     /// Puts it elsewhere than on loopback: its address there, and the command that starts another
     /// command in that place. Before its arguments are set.
     pub(super) fn place(&mut self, host: &str, launcher: Vec<String>) -> Result<(), Failure> {
-        self.endpoint = Endpoint::of(host, self.client.number())?;
+        self.endpoint = Endpoint::of(host, self.ports.client.number())?;
         self.host = host.to_owned();
         self.launcher = launcher;
         Ok(())
@@ -102,12 +106,17 @@ impl Member {
 
     /// Its client port.
     pub fn client_port(&self) -> u16 {
-        self.client.number()
+        self.ports.client.number()
     }
 
     /// Its peer port.
     pub fn peer_port(&self) -> u16 {
-        self.peer.number()
+        self.ports.peer.number()
+    }
+
+    /// Where its list-watch door is, if it has one.
+    pub fn listwatch_url(&self) -> String {
+        format!("http://{}:{}", self.host, self.ports.listwatch.number())
     }
 
     /// Where it keeps its data.
@@ -135,7 +144,8 @@ impl Member {
         if self.is_running()? {
             return Err(Failure::harness(format!("{} is already running", self.name)));
         }
-        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let env = [FILL_THE_DISK].iter().chain(env);
+        let env = env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let program = self.program.to_string_lossy().into_owned();
         let mut words = self.launcher.iter().cloned().chain([program]).chain(self.args.iter().cloned());
         let program = words.next().map(PathBuf::from).unwrap_or_default();

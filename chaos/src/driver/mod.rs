@@ -16,6 +16,7 @@ pub mod interpose;
 pub mod local;
 pub mod member;
 pub mod netns;
+pub mod open_files;
 pub mod ports;
 pub mod power_loss;
 pub mod process;

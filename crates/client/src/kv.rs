@@ -31,6 +31,9 @@ pub type Sending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 pub struct GetResponse {
     /// The store's revision when it was read.
     pub revision: Revision,
+    /// Which cluster answered; 0 if it does not say. A cluster that was restored from a backup may keep its
+    /// number, and a revision that goes back tells of it.
+    pub cluster_id: u64,
     /// What was found, in key order unless sorted otherwise.
     pub kvs: Vec<KeyValue>,
     /// How many keys are in the range, whatever the limit.
@@ -421,11 +424,12 @@ pub(crate) fn revision(header: Option<pb::ResponseHeader>) -> Revision {
 }
 
 pub(crate) fn got(wire: pb::RangeResponse, namespace: &Namespace) -> Result<GetResponse, Error> {
+    let cluster_id = wire.header.as_ref().map_or(0, |header| header.cluster_id);
     let (revision, more, count) = (revision(wire.header), wire.more, counted(wire.count));
     let unreadable =
         |error| Error::garbled(Fate::NotDone, format!("key-values that cannot be read: {error}"));
     let kvs = stripped(wire.into_kvs().map_err(unreadable)?, namespace, Fate::NotDone)?;
-    Ok(GetResponse { revision, kvs, count, more })
+    Ok(GetResponse { revision, cluster_id, kvs, count, more })
 }
 
 pub(crate) fn put_done(wire: pb::PutResponse, namespace: &Namespace) -> Result<PutResponse, Error> {

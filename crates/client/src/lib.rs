@@ -33,6 +33,8 @@ mod keys;
 pub mod kv;
 pub mod lease;
 mod line;
+#[cfg(feature = "listwatch")]
+pub mod listwatch;
 pub mod lock;
 pub mod maintenance;
 mod namespace;

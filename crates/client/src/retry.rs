@@ -254,6 +254,8 @@ fn refuses(error: EtcdError) -> bool {
             | EtcdError::ElectionNoLeader
             | EtcdError::ElectionNotLeader
             | EtcdError::ElectionLeaderMissing
+            | EtcdError::MutexSessionExpired
+            | EtcdError::ElectionSessionExpired
     )
 }
 

@@ -1,7 +1,9 @@
 //! Encrypted connections: whom to trust, and who we are.
 
+mod anyone;
+
 use std::fmt;
-use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 /// How every certificate in PEM begins.
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
@@ -13,6 +15,7 @@ pub struct Tls {
     authorities: Vec<Certificate>,
     identity: Option<Identity>,
     domain: Option<String>,
+    trusts_anyone: bool,
 }
 
 impl Tls {
@@ -42,6 +45,29 @@ impl Tls {
         self
     }
 
+    /// Believes any server, whatever certificate it shows. Whoever can answer in its place can read and
+    /// change everything: for tests only.
+    #[must_use]
+    pub fn trust_anyone(mut self) -> Tls {
+        self.trusts_anyone = true;
+        self
+    }
+
+    /// Opens a connection for calls of one's own: encrypted if the dialer's address is `https`.
+    ///
+    /// # Errors
+    /// The innermost reason why there is none.
+    pub async fn connect(&self, dialer: Endpoint) -> Result<Channel, String> {
+        let secured = match dialer.uri().scheme_str() {
+            Some("https") => self
+                .check()
+                .map_err(str::to_owned)
+                .and_then(|()| self.secure(dialer).map_err(|error| innermost(&error)))?,
+            _ => dialer,
+        };
+        secured.connect().await.map_err(|error| innermost(&error))
+    }
+
     /// What is wrong with these settings on their face. The library below would take an authority
     /// without a certificate for "trust nobody" and fail at each connection.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
@@ -52,12 +78,23 @@ impl Tls {
         }
     }
 
-    pub(crate) fn for_endpoint(&self) -> ClientTlsConfig {
+    /// The endpoint with these settings.
+    pub(crate) fn secure(&self, endpoint: Endpoint) -> Result<Endpoint, tonic::transport::Error> {
+        match self.trusts_anyone {
+            true => endpoint.tls_config_with_verifier(self.for_endpoint(), anyone::verifier()),
+            false => endpoint.tls_config(self.for_endpoint()),
+        }
+    }
+
+    fn for_endpoint(&self) -> ClientTlsConfig {
         let mut config = ClientTlsConfig::new();
-        config = match self.authorities.is_empty() {
-            true => config.with_native_roots(),
-            false => config.ca_certificates(self.authorities.clone()),
-        };
+        // Roots beside a verifier that asks for none would be a contradiction, and refused as one.
+        if !self.trusts_anyone {
+            config = match self.authorities.is_empty() {
+                true => config.with_native_roots(),
+                false => config.ca_certificates(self.authorities.clone()),
+            };
+        }
         if let Some(identity) = &self.identity {
             config = config.identity(identity.clone());
         }
@@ -75,6 +112,16 @@ impl fmt::Debug for Tls {
             .field("authorities", &self.authorities.len())
             .field("identity", &self.identity.is_some())
             .field("domain", &self.domain)
+            .field("trusts_anyone", &self.trusts_anyone)
             .finish()
     }
+}
+
+/// The reason under all the layers that passed it on.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut reason = error;
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    reason.to_string()
 }

@@ -5,7 +5,10 @@ use crate::error::EngineError;
 use crate::poison::Poison;
 use crate::view::View;
 use crate::{Column, DbOptions, fault, options};
-use rocksdb::{Cache, ColumnFamily, DB, FlushOptions, ReadOptions, ReadTier, WriteOptions};
+use rocksdb::{
+    BottommostLevelCompaction, Cache, ColumnFamily, CompactOptions, DB, FlushOptions, ReadOptions, ReadTier,
+    WriteOptions,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -117,6 +120,28 @@ impl Db {
         wait.set_wait(true);
         self.inner.raw.flush_cfs_opt(&families, &wait).map_err(|error| self.inner.write_error(&error))?;
         fault::point("after_state_flush").map_err(|error| self.inner.write_error(&error))
+    }
+
+    /// Rewrites all tables, so that what was deleted leaves the disk. Takes long; reads, writes and
+    /// RocksDB's own compactions go on meanwhile. `go_on` is asked before each column.
+    pub fn compact(&self, go_on: impl Fn() -> bool) -> Result<(), EngineError> {
+        self.flush()?;
+        let mut options = CompactOptions::default();
+        options.set_exclusive_manual_compaction(false);
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+        for column in Column::ALL {
+            if !go_on() {
+                break;
+            }
+            let family = self.inner.family(column);
+            self.inner.raw.compact_range_cf_opt(family, None::<&[u8]>, None::<&[u8]>, &options);
+        }
+        self.inner.check_poison()
+    }
+
+    /// Ends a [`Db::compact`] that runs. Nothing may be written or flushed afterwards.
+    pub fn abandon_compaction(&self) {
+        self.inner.raw.cancel_all_background_work(false);
     }
 
     /// Reads what a crash at this moment would leave: only what has been flushed.

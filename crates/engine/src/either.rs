@@ -89,6 +89,20 @@ impl Db {
         }
     }
 
+    pub fn compact(&self, go_on: impl Fn() -> bool) -> Result<(), EngineError> {
+        match &self.0 {
+            DbKind::Disk(db) => db.compact(go_on),
+            // Nothing deleted stays in memory.
+            DbKind::Memory(db) => db.flush(),
+        }
+    }
+
+    pub fn abandon_compaction(&self) {
+        if let DbKind::Disk(db) = &self.0 {
+            db.abandon_compaction();
+        }
+    }
+
     pub fn persisted_get(&self, column: Column, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         match &self.0 {
             DbKind::Disk(db) => db.persisted_get(column, key),

@@ -59,21 +59,33 @@ impl JsonPath {
 
     /// Everything that the path leads to, in the order of the object.
     pub fn find<'a>(&self, object: &'a Value) -> Vec<&'a Value> {
-        let mut found = vec![object];
-        for step in &self.steps {
-            found = found.into_iter().flat_map(|value| step.apply(value)).take(MATCHES_MAX).collect();
-        }
-        found
+        find(&self.steps, object)
     }
 
     pub fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
-        self.find(object).into_iter().next()
+        let mut value = object;
+        for (at, step) in self.steps.iter().enumerate() {
+            // Most paths are made of names, which lead to one value at most.
+            match step {
+                Step::Field(name) => value = value.get(name)?,
+                _ => return find(&self.steps[at..], value).into_iter().next(),
+            }
+        }
+        Some(value)
     }
 
     /// The names on the way, if the path is made of nothing else. Only such a path can be written to.
     pub fn fields(&self) -> Option<Vec<&str>> {
         self.steps.iter().map(Step::as_field).collect()
     }
+}
+
+fn find<'a>(steps: &[Step], object: &'a Value) -> Vec<&'a Value> {
+    let mut found = vec![object];
+    for step in steps {
+        found = found.into_iter().flat_map(|value| step.apply(value)).take(MATCHES_MAX).collect();
+    }
+    found
 }
 
 /// As it was given.
@@ -292,6 +304,7 @@ mod tests {
         let object = object();
         let found: Vec<Value> =
             JsonPath::parse(path).expect(path).find(&object).into_iter().cloned().collect();
+        assert_eq!(JsonPath::parse(path).expect(path).first(&object), found.first(), "{path}");
         assert_eq!(Value::Array(found), expected, "{path}");
     }
 

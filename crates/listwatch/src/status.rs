@@ -25,6 +25,8 @@ pub enum Reason {
     InternalError,
     ServiceUnavailable,
     Timeout,
+    /// The store takes no more, until somebody makes room.
+    InsufficientStorage,
 }
 
 impl Reason {
@@ -45,6 +47,7 @@ impl Reason {
             Reason::InternalError => 500,
             Reason::ServiceUnavailable => 503,
             Reason::Timeout => 504,
+            Reason::InsufficientStorage => 507,
         }
     }
 }

@@ -8,10 +8,18 @@
 //! * `now` and a read without a revision cover every write that was acknowledged before the call.
 //! * A watch tells every change of its prefix after a revision, all of one revision together, in order,
 //!   none twice; or it ends with an error, and can be begun again after the last revision told.
+//! * A watch says how far the store has come: soon if somebody waits for it, else every second or so.
+//! * A store that cannot know whether it is behind ends its watches, rather than to be silent.
+//! * If the revisions are not of the history that they were of before, [`Store::history`] says so before
+//!   anything of the new one is told.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use tokio::sync::watch;
+
+/// The lowest revision that somebody waits for a watch to reach; 0 if nobody does.
+pub type Awaited = watch::Receiver<u64>;
 
 /// A key as it was at some revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,13 +85,12 @@ pub enum Written {
     },
 }
 
-/// What happened to one key in a revision; at least one of the two is there.
+/// What happened to one key in a revision. What it was before, whoever keeps the keys knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowChange {
-    pub before: Option<Row>,
+    pub key: Bytes,
     /// `None` for a deletion.
     pub after: Option<Row>,
-    pub key: Bytes,
 }
 
 /// All changes of one revision under a prefix; none if the store only says how far it has come.
@@ -91,6 +98,16 @@ pub struct RowChange {
 pub struct Batch {
     pub revision: u64,
     pub changes: Vec<RowChange>,
+}
+
+/// Which line of revisions a store is on. One that was restored from a backup, or replaced by another,
+/// begins a new one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// Goes up with each new line.
+    pub number: u64,
+    /// The newest revision that was told of the lines before; 0 if there were none.
+    pub lost: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -106,6 +123,13 @@ pub enum StoreError {
     /// Nothing was done, and nothing will be.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
+    /// Nothing was done. The store is cut off from its cluster, or the cluster from its majority: others
+    /// may be ahead of it, and it goes on where it was when it is back.
+    #[error("the store is cut off: {0}")]
+    CutOff(String),
+    /// Nothing was done. What was learned before is of another history.
+    #[error("the store has gone back in time, or is another one")]
+    OtherHistory,
     /// A write that may or may not have happened.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(String),
@@ -123,9 +147,23 @@ pub trait Store: Send + Sync + 'static {
 
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Written, StoreError>>;
 
-    /// Every change under the prefix after a revision, and now and then how far the store has come.
-    fn watch(&self, prefix: Bytes, after: u64) -> BoxStream<'static, Result<Batch, StoreError>>;
+    /// Every change under the prefix after a revision, and how far the store has come.
+    fn watch(
+        &self,
+        prefix: Bytes,
+        after: u64,
+        awaited: Awaited,
+    ) -> BoxStream<'static, Result<Batch, StoreError>>;
+
+    /// A member's own store never changes it.
+    fn history(&self) -> History {
+        History::default()
+    }
 
     /// A lease that ends by itself.
     fn grant(&self, ttl_s: u64) -> BoxFuture<'_, Result<i64, StoreError>>;
+
+    /// Gives a lease its whole time again, counted from after the call; false if it has ended. Makes no
+    /// revision.
+    fn renew(&self, lease: i64) -> BoxFuture<'_, Result<bool, StoreError>>;
 }

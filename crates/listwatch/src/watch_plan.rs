@@ -117,6 +117,11 @@ pub fn too_old(asked: u64, oldest: u64) -> Refusal {
     Refusal::expired(format!("too old resource version: {asked} ({oldest})"))
 }
 
+/// The last event of a watch whose store was restored from a backup or replaced.
+pub fn other_history() -> Value {
+    error_event(&Refusal::expired("the store was restored or replaced: list again"))
+}
+
 fn error_event(refusal: &Refusal) -> Value {
     json!({ "type": "ERROR", "object": refusal.to_status() })
 }

@@ -1,8 +1,8 @@
 //! Where a cluster is to be found, as an operator writes it.
 //!
 //! `host:port` and `http://host:port` are one place, but the text is kept: outputs name an endpoint
-//! as it was given. A TLS endpoint is refused here, so that nothing is ever sent in clear by
-//! mistake.
+//! as it was given. What is spelled `https://` is never dialled in clear, and what is spelled
+//! `http://` never encrypted; without a scheme the connection's settings decide.
 
 use std::fmt;
 
@@ -11,23 +11,30 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     written: String,
+    scheme: Option<Scheme>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    Http,
+    Https,
 }
 
 impl Endpoint {
     pub fn parse(text: &str) -> Result<Endpoint, Failure> {
         let written = text.trim();
         let refused = |why: &str| Failure::bad_arguments(format!("endpoint {written:?}: {why}"));
-        let address = match written.split_once("://") {
-            None => written,
-            Some(("http", address)) => address,
-            Some(("https", _)) => return Err(refused("TLS is not supported in this version")),
-            Some(_) => return Err(refused("only http:// is supported")),
+        let (scheme, address) = match written.split_once("://") {
+            None => (None, written),
+            Some(("http", address)) => (Some(Scheme::Http), address),
+            Some(("https", address)) => (Some(Scheme::Https), address),
+            Some(_) => return Err(refused("only http:// and https:// are supported")),
         };
         let (host, port) = address.rsplit_once(':').ok_or_else(|| refused("expected host:port"))?;
         if host.is_empty() || port.trim_end_matches('/').parse::<u16>().is_err() {
             return Err(refused("expected host:port"));
         }
-        Ok(Endpoint { written: written.to_owned() })
+        Ok(Endpoint { written: written.to_owned(), scheme })
     }
 
     /// A comma-separated list with at least one entry.
@@ -40,14 +47,28 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// `host:port`, to dial.
-    pub fn authority(&self) -> &str {
-        self.written.trim_start_matches("http://").trim_end_matches('/')
+    /// How it must be dialled, if its text says so.
+    pub fn scheme(&self) -> Option<Scheme> {
+        self.scheme
     }
 
-    /// `http://host:port`, as HTTP clients want it.
+    /// `host:port`, to dial.
+    pub fn authority(&self) -> &str {
+        let address = self.written.split_once("://").map_or(self.written.as_str(), |(_, address)| address);
+        address.trim_end_matches('/')
+    }
+
+    /// `http://host:port`, as HTTP clients want it; `https://` only if it was written so.
     pub fn uri(&self) -> String {
-        format!("http://{}", self.authority())
+        self.uri_with(self.scheme.unwrap_or(Scheme::Http))
+    }
+
+    pub fn uri_with(&self, scheme: Scheme) -> String {
+        let scheme = match scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        };
+        format!("{scheme}://{}", self.authority())
     }
 }
 
@@ -67,12 +88,17 @@ mod tests {
             let endpoint = Endpoint::parse(text).expect("a good endpoint");
             assert_eq!(endpoint.to_string(), text);
             assert_eq!(endpoint.authority(), "127.0.0.1:2379");
+            assert_eq!(endpoint.uri(), "http://127.0.0.1:2379");
         }
+        let secure = Endpoint::parse("https://a:1/").expect("a good endpoint");
+        assert_eq!((secure.uri().as_str(), secure.scheme()), ("https://a:1", Some(Scheme::Https)));
+        let unsaid = Endpoint::parse("a:1").expect("a good endpoint");
+        assert_eq!(unsaid.uri_with(Scheme::Https), "https://a:1");
     }
 
     #[test]
     fn what_cannot_be_dialled_is_refused() {
-        for text in ["https://a:1", "unix://a:1", "a", ":1", "a:b", "http://a"] {
+        for text in ["unix://a:1", "a", ":1", "a:b", "http://a", "https://a"] {
             assert!(Endpoint::parse(text).is_err(), "{text}");
         }
         assert!(Endpoint::parse_list(" , ").is_err());

@@ -1,9 +1,11 @@
 //! One binary for all of it: a member (`serve`), a throw-away cluster (`dev`), one that is broken on
-//! screen (`demo`), a load generator (`bench`), and the operator's tool (everything else).
+//! screen (`demo`), a load generator (`bench`), the list-watch door of a cluster elsewhere (`listwatch`)
+//! and the file that leads `kubectl` to a door (`kubeconfig`), the way over from etcd (`migrate`), and the
+//! operator's tool (everything else).
 //!
 //! Only this file reads the process's arguments and ends the process. Started under the name
-//! `etcd` it is `meerkat serve`, and under the name `etcdctl` the operator's tool, so that it fits
-//! where those were.
+//! `etcd` it is `meerkat serve`, and under the names `etcdctl` and `etcdutl` the operator's tool, so
+//! that it fits where those were.
 
 mod bench;
 mod command;
@@ -12,8 +14,12 @@ mod dev;
 mod endpoint;
 mod failure;
 mod go_quote;
+mod kubeconfig;
+mod migrate;
 mod print;
 mod serve;
+mod tier;
+mod version;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -44,16 +50,19 @@ fn main() -> ExitCode {
 fn run(args: Vec<OsString>) -> Result<(), Failure> {
     let (name, rest) = command_name(&args);
     match name.as_deref() {
-        Some("serve") => {
-            let args = std::iter::once(OsString::from("meerkat serve")).chain(serve::with_two_dashes(rest));
-            serve::run(&serve::command().get_matches_from(args))
-        }
+        Some("serve") => serve::run(rest),
         Some("dev") => dev::run(&parse(Command::new("meerkat dev").about(DEV), rest)),
         Some("demo") => demo::run(&parse(Command::new("meerkat demo").about(DEMO), rest)),
         Some("bench") => bench::run(&parse(Command::new("meerkat bench").about(BENCH), rest)),
+        Some("listwatch") => tier::run(&parse(Command::new("meerkat listwatch").about(LISTWATCH), rest)),
+        Some("kubeconfig") => {
+            kubeconfig::run(&parse(Command::new("meerkat kubeconfig").about(KUBECONFIG), rest))
+        }
+        Some("migrate") => migrate::run(&parse(Command::new("meerkat migrate").about(MIGRATE), rest)),
         _ => {
             let bare_separator = args.last().is_some_and(|last| last == "--");
-            command::run(operator(args), bare_separator)
+            let called = called(&args).unwrap_or_default().to_owned();
+            command::run(operator(args), bare_separator, &called, tree)
         }
     }
 }
@@ -62,15 +71,24 @@ const SERVE: &str = "Run one member of a cluster, with etcd's flags";
 const DEV: &str = "Run a throw-away cluster on this machine";
 const DEMO: &str = "Break a throw-away cluster on screen and see that nothing is lost";
 const BENCH: &str = "Load any etcd v3 cluster and measure it";
+const LISTWATCH: &str = "Serve the list-watch API in front of a cluster, of Meerkat or of etcd";
+const MIGRATE: &str = "Carry a live etcd over to Meerkat while it is written to";
+const KUBECONFIG: &str = "Write the file with which kubectl finds a list-watch door";
 
 /// What to do, by the first argument or by the name the binary was called; and the arguments left.
 fn command_name(args: &[OsString]) -> (Option<String>, Vec<OsString>) {
-    let called = args.first().and_then(|path| Path::new(path).file_name()).and_then(|name| name.to_str());
-    if called == Some("etcd") {
-        return (Some("serve".to_owned()), args[1..].to_vec());
+    match called(args) {
+        Some("etcd") => return (Some("serve".to_owned()), args[1..].to_vec()),
+        Some("etcdctl" | "etcdutl") => return (None, args[1..].to_vec()),
+        _ => {}
     }
     let first = args.get(1).and_then(|arg| arg.to_str()).map(str::to_owned);
     (first, args.get(2..).unwrap_or_default().to_vec())
+}
+
+/// The name of the file that was started, which may be a link.
+fn called(args: &[OsString]) -> Option<&str> {
+    args.first().and_then(|path| Path::new(path).file_name()).and_then(|name| name.to_str())
 }
 
 fn parse<T: Args>(command: Command, args: Vec<OsString>) -> T {
@@ -79,15 +97,22 @@ fn parse<T: Args>(command: Command, args: Vec<OsString>) -> T {
     T::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// The operator's command line. Its help lists the other commands too.
-fn operator(args: Vec<OsString>) -> command::OperatorCli {
-    let command = command::OperatorCli::command().subcommands([
+/// Every command there is.
+fn tree() -> Command {
+    command::OperatorCli::command().subcommands([
         Command::new("serve").about(SERVE),
         Command::new("dev").about(DEV),
         Command::new("demo").about(DEMO),
         Command::new("bench").about(BENCH),
-    ]);
-    let matches = command.try_get_matches_from(args).unwrap_or_else(|error| leave(error));
+        Command::new("listwatch").about(LISTWATCH),
+        Command::new("kubeconfig").about(KUBECONFIG),
+        Command::new("migrate").about(MIGRATE),
+    ])
+}
+
+/// The operator's command line. Its help lists the other commands too.
+fn operator(args: Vec<OsString>) -> command::OperatorCli {
+    let matches = tree().try_get_matches_from(args).unwrap_or_else(|error| leave(error));
     command::OperatorCli::from_arg_matches(&matches).unwrap_or_else(|error| leave(error))
 }
 
@@ -112,7 +137,8 @@ mod tests {
     fn the_name_of_the_binary_decides_when_it_is_etcds() {
         check(&["/usr/bin/etcd", "--name", "a"], Some("serve"), &["--name", "a"]);
         check(&["/usr/bin/meerkat", "serve", "--name", "a"], Some("serve"), &["--name", "a"]);
-        check(&["etcdctl", "get", "a"], Some("get"), &["a"]);
+        check(&["etcdctl", "get", "a"], None, &["get", "a"]);
+        check(&["./etcdutl", "serve"], None, &["serve"]);
         check(&["meerkat"], None, &[]);
     }
 
@@ -123,5 +149,8 @@ mod tests {
         dev::DevArgs::augment_args(Command::new("dev")).debug_assert();
         demo::DemoArgs::augment_args(Command::new("demo")).debug_assert();
         bench::BenchArgs::augment_args(Command::new("bench")).debug_assert();
+        tier::TierArgs::augment_args(Command::new("listwatch")).debug_assert();
+        kubeconfig::KubeconfigArgs::augment_args(Command::new("kubeconfig")).debug_assert();
+        migrate::MigrateArgs::augment_args(Command::new("migrate")).debug_assert();
     }
 }

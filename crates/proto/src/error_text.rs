@@ -134,6 +134,8 @@ table! {
     NotPrimaryLessor, Unknown, "not a primary lessor";
     PasswordOfNoPasswordUser, Unknown,
         "auth: authentication failed, password was given for no password user";
+    MutexSessionExpired, Unknown, "mutex: session is expired";
+    ElectionSessionExpired, Unknown, "election: session is expired";
     ElectionNoLeader, Unknown, "election: no leader";
     ElectionNotLeader, Unknown, "election: not leader";
     ElectionLeaderMissing, Unknown, "\"leader\" field must be provided";

@@ -11,6 +11,10 @@ pub mod error_text;
 pub mod go_duration;
 pub mod range_response;
 
+/// Every `.proto` text as a `FileDescriptorSet`, for those who read messages that they do not know: the
+/// JSON gateway and gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
 /// The generated messages and services, by package.
 ///
 /// Generated code names its neighbours by package, so the packages keep their own names inside and
@@ -19,6 +23,7 @@ pub mod pb {
     pub use packages::authpb as auth;
     pub use packages::etcdserverpb as etcdserver;
     pub use packages::grpc::health::v1 as health;
+    pub use packages::grpc::reflection::v1 as reflection;
     pub use packages::meerkat::admin::v1 as admin;
     pub use packages::meerkat::entry::v1 as entry;
     pub use packages::meerkat::peer::v1 as peer;
@@ -48,6 +53,11 @@ pub mod pb {
             pub mod health {
                 pub mod v1 {
                     tonic::include_proto!("grpc.health.v1");
+                }
+            }
+            pub mod reflection {
+                pub mod v1 {
+                    tonic::include_proto!("grpc.reflection.v1");
                 }
             }
         }

@@ -14,11 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn bootstrap_members(options: &NodeOptions) -> BTreeMap<u64, PeerNode> {
+    members_of(&options.initial_cluster, &options.cluster_token)
+}
+
+/// The first members of the cluster that is described by names, peer URLs and a token.
+pub(crate) fn members_of(cluster: &BTreeMap<String, Vec<String>>, token: &str) -> BTreeMap<u64, PeerNode> {
     let member = |(name, urls): (&String, &Vec<String>)| {
-        let id = identity::bootstrap_member_id(urls, &options.cluster_token);
+        let id = identity::bootstrap_member_id(urls, token);
         (id.0, PeerNode { name: name.clone(), peer_urls: urls.clone(), becomes_voter: false })
     };
-    options.initial_cluster.iter().map(member).collect()
+    cluster.iter().map(member).collect()
 }
 
 /// Who this member is, and its log; both made anew in a directory that is new.

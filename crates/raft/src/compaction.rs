@@ -3,12 +3,14 @@
 //! Woken by an applied compaction, by the start of the member (a crash in the middle resumes) and
 //! by an installed snapshot. Costs nothing while there is nothing to remove.
 
+use crate::measured::CompactionTimes;
 use meerkat_state::{Compactor, Progress, StateError};
 use meerkat_types::{Revision, limits};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Between two steps, so that deletes never take more than a small share of the disk and a core.
@@ -22,6 +24,13 @@ pub struct CompactionRunner {
 
 struct Shared {
     work: Mutex<Work>,
+    /// What the current compactor has removed since its database began.
+    removed_bytes: AtomicU64,
+    times: CompactionTimes,
+    /// When the compaction under way began.
+    began: Mutex<Option<Instant>>,
+    /// Versions and deletions removed.
+    removed: AtomicU64,
     woken: Condvar,
     /// The same, for a runner that is a task.
     #[cfg(feature = "sim")]
@@ -45,10 +54,15 @@ struct Work {
 impl CompactionRunner {
     pub(crate) fn start(compactor: Compactor) -> io::Result<CompactionRunner> {
         let done = compactor.finished_revision().map_err(io::Error::other)?;
+        let removed_bytes = compactor.removed_bytes().map_err(io::Error::other)?;
         let (sender, finished) = watch::channel(done);
         let work = Work { compactor: Arc::new(compactor), pending: true, stopping: false };
         let shared = Arc::new(Shared {
             work: Mutex::new(work),
+            removed_bytes: AtomicU64::new(removed_bytes),
+            times: CompactionTimes::default(),
+            began: Mutex::new(None),
+            removed: AtomicU64::new(0),
             woken: Condvar::new(),
             #[cfg(feature = "sim")]
             task_woken: tokio::sync::Notify::new(),
@@ -64,16 +78,32 @@ impl CompactionRunner {
     }
 
     pub(crate) fn replace(&self, compactor: Compactor) {
+        let removed = compactor.removed_bytes().unwrap_or_default();
+        self.shared.removed_bytes.store(removed, Ordering::Relaxed);
         let mut work = self.shared.work.lock();
         work.compactor = Arc::new(compactor);
         work.pending = true;
         self.shared.wake();
     }
 
+    /// What was removed here so far, as the quota counts it.
+    pub fn removed_bytes(&self) -> u64 {
+        self.shared.removed_bytes.load(Ordering::Relaxed)
+    }
+
     /// Resolves when everything below `revision` that can go is gone from this member; `false` when
     /// that will not happen because compaction has ended here.
     pub async fn finished(&self, revision: Revision) -> bool {
         self.finished.clone().wait_for(|finished| revision <= *finished).await.is_ok()
+    }
+
+    pub fn times(&self) -> &CompactionTimes {
+        &self.shared.times
+    }
+
+    /// Versions and deletions removed since the start.
+    pub fn removed(&self) -> u64 {
+        self.shared.removed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stop(&self) {
@@ -167,9 +197,29 @@ fn step(shared: &Shared, compactor: &Arc<Compactor>, finished: &watch::Sender<Re
         // Of a database that a snapshot has replaced: its successor is waiting.
         Next::Go
     };
-    match compactor.step(limits::COMPACTION_STEP_EVENTS) {
+    let began = Instant::now();
+    let stepped = compactor.step(limits::COMPACTION_STEP_EVENTS);
+    shared.removed.fetch_add(compactor.take_removed(), Ordering::Relaxed);
+    if !matches!(stepped, Ok(Progress::Idle)) {
+        shared.times.step.observe(began.elapsed());
+        shared.began.lock().get_or_insert(began);
+    }
+    match compactor.removed_bytes() {
+        // Unless a snapshot has replaced the database meanwhile.
+        Ok(removed) if is_current(shared, compactor) => {
+            shared.removed_bytes.store(removed, Ordering::Relaxed)
+        }
+        Ok(_) => {}
+        Err(error) => return failed(&error),
+    }
+    match stepped {
         Ok(Progress::More) => return Next::Pause,
-        Ok(Progress::Finished(revision)) => drop(finished.send_replace(revision)),
+        Ok(Progress::Finished(revision)) => {
+            if let Some(began) = shared.began.lock().take() {
+                shared.times.whole.observe(began.elapsed());
+            }
+            finished.send_replace(revision);
+        }
         Ok(Progress::Idle) => match compactor.finished_revision() {
             Ok(revision) => drop(finished.send_replace(revision)),
             Err(error) => return failed(&error),

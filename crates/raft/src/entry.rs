@@ -4,12 +4,15 @@
 //! `proto/meerkat/entry.proto`); an entry that cannot be read stops the member, since skipping it
 //! would make this member differ from the others.
 
+mod auth;
+
 use bytes::Bytes;
 use meerkat_proto::pb::entry as pb;
 use meerkat_types::{
-    Command, Compact, Compare, CompareOperator, CompareTarget, Consistency, DeleteRange, GrantLease, Key,
-    KeyRange, LeaseId, LeaseNote, LeaseTtl, MemberAttributes, MemberId, NewLease, NewValue, Proposal, Put,
-    RangeQuery, RequestId, Revision, RevisionBounds, Sort, SortOrder, SortTarget, Txn, TxnOp,
+    Alarm, AlarmBy, AlarmKind, Command, Compact, Compare, CompareOperator, CompareTarget, Consistency,
+    DeleteRange, GrantLease, Key, KeyRange, LeaseId, LeaseNote, LeaseTtl, MemberAttributes, MemberId,
+    NewLease, NewValue, Proposal, Put, RangeQuery, RequestId, Revision, RevisionBounds, Sort, SortOrder,
+    SortTarget, Txn, TxnOp,
 };
 use prost::Message;
 use std::time::Duration;
@@ -51,11 +54,28 @@ fn to_wire(proposal: &Proposal) -> pb::Proposal {
         Command::ExpireLease { lease, granted, term } => {
             Wire::ExpireLease(pb::ExpireLease { lease: lease.get(), granted: *granted, term: *term })
         }
+        Command::RaiseAlarm { alarm, by } => Wire::RaiseAlarm(pb::RaiseAlarm {
+            alarm: Some(alarm_to_wire(*alarm)),
+            by_operator: is_person(*by),
+        }),
+        Command::ClearAlarm { alarm, by } => Wire::ClearAlarm(pb::ClearAlarm {
+            alarm: Some(alarm_to_wire(*alarm)),
+            by_operator: is_person(*by),
+        }),
+        Command::SetDowngrade(target) => {
+            Wire::SetDowngrade(pb::SetDowngrade { target: target.clone().unwrap_or_default() })
+        }
         Command::NoteLeases { term, notes } => {
             Wire::NoteLeases(pb::NoteLeases { term: *term, notes: notes.iter().map(note_to_wire).collect() })
         }
+        Command::Auth(command) => auth::to_wire(command),
     };
-    pb::Proposal { id: proposal.id.0, stamp_ms: proposal.stamp_ms, command: Some(command) }
+    pb::Proposal {
+        id: proposal.id.0,
+        stamp_ms: proposal.stamp_ms,
+        asker: proposal.asker.as_ref().map(auth::asker_to_wire),
+        command: Some(command),
+    }
 }
 
 fn from_wire(wire: pb::Proposal) -> Result<Proposal, EntryError> {
@@ -83,16 +103,52 @@ fn from_wire(wire: pb::Proposal) -> Result<Proposal, EntryError> {
         Wire::ExpireLease(expire) => {
             Command::ExpireLease { lease: lease(expire.lease)?, granted: expire.granted, term: expire.term }
         }
+        Wire::RaiseAlarm(raise) => {
+            Command::RaiseAlarm { alarm: alarm_from_wire(raise.alarm)?, by: who(raise.by_operator) }
+        }
+        Wire::ClearAlarm(clear) => {
+            Command::ClearAlarm { alarm: alarm_from_wire(clear.alarm)?, by: who(clear.by_operator) }
+        }
+        Wire::SetDowngrade(set) => Command::SetDowngrade(Some(set.target).filter(|to| !to.is_empty())),
         Wire::NoteLeases(notes) => Command::NoteLeases {
             term: notes.term,
             notes: notes.notes.iter().map(note_from_wire).collect::<Result<_, _>>()?,
         },
+        command => Command::Auth(auth::from_wire(command)?),
     };
-    Ok(Proposal { id: RequestId(wire.id), stamp_ms: wire.stamp_ms, command })
+    let asker = wire.asker.map(auth::asker_from_wire);
+    Ok(Proposal { id: RequestId(wire.id), stamp_ms: wire.stamp_ms, asker, command })
 }
 
 fn lease(id: i64) -> Result<LeaseId, EntryError> {
     LeaseId::from_wire(id).ok_or(EntryError::Unknown { what: "a lease without a name" })
+}
+
+fn is_person(by: AlarmBy) -> bool {
+    by == AlarmBy::Operator
+}
+
+fn who(by_operator: bool) -> AlarmBy {
+    if by_operator { AlarmBy::Operator } else { AlarmBy::Cluster }
+}
+
+fn alarm_to_wire(alarm: Alarm) -> pb::Alarm {
+    let kind = match alarm.kind {
+        AlarmKind::NoSpace => pb::AlarmKind::NoSpace,
+        AlarmKind::Corrupt => pb::AlarmKind::Corrupt,
+    };
+    pb::Alarm { member: alarm.member.0, kind: kind.into() }
+}
+
+fn alarm_from_wire(wire: Option<pb::Alarm>) -> Result<Alarm, EntryError> {
+    let unknown = EntryError::Unknown { what: "an alarm that this version does not know" };
+    let Some(wire) = wire else { return Err(unknown) };
+    let kind = match pb::AlarmKind::try_from(wire.kind) {
+        Ok(pb::AlarmKind::NoSpace) => AlarmKind::NoSpace,
+        Ok(pb::AlarmKind::Corrupt) => AlarmKind::Corrupt,
+        Ok(pb::AlarmKind::Unspecified) | Err(_) => return Err(unknown),
+    };
+    Ok(Alarm { kind, member: MemberId(wire.member) })
 }
 
 fn note_to_wire(note: &LeaseNote) -> pb::LeaseNote {
@@ -288,14 +344,18 @@ fn compare_from_wire(wire: pb::Compare) -> Result<Compare, EntryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use meerkat_types::{Asker, AuthRevision, UserName};
 
     fn keys(first: &'static [u8], end: &'static [u8]) -> KeyRange {
         KeyRange::from_wire(Key::new(Bytes::from_static(first)).expect("key"), Bytes::from_static(end))
     }
 
-    fn check(command: Command) {
-        let proposal = Proposal { id: RequestId(u64::MAX), stamp_ms: 7, command };
-        assert_eq!(decode(encode(&proposal)).expect("decodes"), proposal);
+    pub(super) fn check(command: Command) {
+        let somebody = Asker { user: UserName::new("u"), revision: AuthRevision(9) };
+        for asker in [None, Some(Asker::NOBODY), Some(somebody)] {
+            let proposal = Proposal { id: RequestId(u64::MAX), stamp_ms: 7, asker, command: command.clone() };
+            assert_eq!(decode(encode(&proposal)).expect("decodes"), proposal);
+        }
     }
 
     fn put(value: NewValue, lease: NewLease) -> Put {
@@ -343,6 +403,13 @@ mod tests {
         let notes = [None, Some(Duration::ZERO), Some(Duration::from_millis(1))];
         let notes = notes.map(|remaining| LeaseNote { id, granted: 8, remaining }).to_vec();
         check(Command::NoteLeases { term: 3, notes });
+        check(Command::SetDowngrade(None));
+        check(Command::SetDowngrade(Some("3.5.0".into())));
+        for (kind, by) in [(AlarmKind::NoSpace, AlarmBy::Cluster), (AlarmKind::Corrupt, AlarmBy::Operator)] {
+            let alarm = Alarm { kind, member: MemberId(u64::MAX) };
+            check(Command::RaiseAlarm { alarm, by });
+            check(Command::ClearAlarm { alarm, by });
+        }
     }
 
     #[test]
@@ -378,7 +445,7 @@ mod tests {
 
     #[test]
     fn an_entry_of_a_newer_version_is_refused() {
-        let empty = pb::Proposal { id: 1, stamp_ms: 1, command: None }.encode_to_vec();
+        let empty = pb::Proposal { id: 1, stamp_ms: 1, asker: None, command: None }.encode_to_vec();
         assert!(matches!(decode(empty.into()), Err(EntryError::Unknown { .. })));
         assert!(matches!(decode(Bytes::from_static(b"\xff\xff\xff")), Err(EntryError::Malformed(_))));
     }

@@ -78,13 +78,25 @@ pub fn added_member_id(
 
 /// The cluster's id: from the sorted ids of its first members.
 pub fn bootstrap_cluster_id(members: &[MemberId]) -> ClusterId {
+    ClusterId(first_eight(hash_of(members)))
+}
+
+/// The id of a cluster that begins with a restored state: from its members and that state, so that
+/// members with different beginnings are strangers to each other.
+pub fn restored_cluster_id(members: &[MemberId], digest: &[u8]) -> ClusterId {
+    let mut hash = hash_of(members);
+    hash.update(digest);
+    ClusterId(first_eight(hash))
+}
+
+fn hash_of(members: &[MemberId]) -> Sha1 {
     let mut ids: Vec<u64> = members.iter().map(|member| member.0).collect();
     ids.sort_unstable();
     let mut hash = Sha1::new();
     for id in ids {
         hash.update(id.to_be_bytes());
     }
-    ClusterId(first_eight(hash))
+    hash
 }
 
 fn first_eight(hash: Sha1) -> u64 {

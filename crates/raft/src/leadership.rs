@@ -141,6 +141,11 @@ impl Leadership {
         metrics.last_quorum_acked.as_ref().map_or(Duration::ZERO, |at| at.elapsed())
     }
 
+    /// How far the log is agreed on, as this member knows it.
+    pub(crate) fn committed(&self) -> u64 {
+        self.all.borrow_watched().cluster_committed.map_or(0, |id| id.index)
+    }
+
     pub fn term(&self) -> u64 {
         self.metrics.borrow_watched().vote.leader_id.term
     }

@@ -13,36 +13,45 @@
 //! here; a linearizable read sees every write acknowledged before it; what is acknowledged
 //! survives the loss of any minority. Only this crate names openraft.
 
+mod agreement;
 mod bootstrap;
 mod compaction;
 mod confirm;
+mod defragment;
 mod entry;
+mod histogram;
 pub mod identity;
 mod joining;
 mod leadership;
 mod lease_desk;
 mod log_keeper;
 pub mod log_store;
+mod measured;
 mod membership;
 mod network;
 mod node;
 mod presence;
 mod propose;
 mod read_index;
+mod restore;
 mod snapshot;
 mod state_machine;
 pub mod threads;
 pub mod type_config;
 mod waiters;
 
+pub use agreement::{DigestMark, NoAnswer, StoredAnswer, own_digests, own_hash};
+pub use histogram::Histogram;
 pub use joining::{JoinError, Place, find_place};
 pub use leadership::{Leadership, Peer};
 pub use lease_desk::{DeskError, LeaderLeases, LeaseDesk, LeaseRest, Renewal};
 pub use log_keeper::LogPolicy;
 pub use log_store::{LogOptions, LogStats};
+pub use measured::{CompactionTimes, PeerTraffic, PeerView, StateTimes};
 pub use membership::{Change, ChangeError, ChangeRefusal, MemberChanges, Rules};
 pub use network::link::{Dialer, PeerStream};
 pub use node::{Ground, MoveError, NodeOptions, RaftNode, RaftStatus, StartError};
 pub use propose::{ProposeError, Proposer};
 pub use read_index::{Confirmed, ReadIndexError, ReadIndexer};
+pub use restore::{NewMember, Restore, RestoreError};
 pub use state_machine::{Applied, EventSink};

@@ -1,10 +1,12 @@
 //! One member's Raft: assembled in dependency order, taken apart in the reverse.
 
+use crate::agreement::NoAnswer;
 use crate::bootstrap::{
     bootstrap_members, initialize, is_initialized, raft_config, same_cluster, take_directory,
 };
 use crate::compaction::CompactionRunner;
 use crate::confirm::Confirmer;
+use crate::defragment::Defragmenting;
 use crate::identity::{Identity, IdentityError};
 use crate::joining::Place;
 use crate::leadership::{Leadership, Peer, peers_of};
@@ -14,7 +16,7 @@ use crate::log_store::disk::LogDisk;
 use crate::log_store::{LogStats, LogStore};
 use crate::membership::{ChangeError, MemberChanges, Rules};
 use crate::network::client::PeerNetworkFactory;
-use crate::network::link::{Dialer, Gate, KnownMembers, Links};
+use crate::network::link::{Dialer, Gate, KnownMembers, Link, Links, Purpose};
 use crate::network::service::PeerService;
 use crate::propose::Proposer;
 use crate::read_index::ReadIndexer;
@@ -108,6 +110,7 @@ pub struct RaftNode {
     shared: Arc<Shared>,
     log: LogStore,
     gate: Gate,
+    defragmenting: Defragmenting,
     /// Joined once, by `stop`.
     apply_thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -190,7 +193,8 @@ impl RaftNode {
             initialize(&raft, members).await?;
         }
         let timeout = options.request_timeout;
-        let proposer = Proposer::start(raft.clone(), links.clone(), leadership.clone(), waiters, timeout);
+        let applying = (waiters, applied.clone());
+        let proposer = Proposer::start(raft.clone(), links.clone(), leadership.clone(), applying, timeout);
         let leases = LeaderLeases::new(links.clone(), leadership.clone(), timeout);
         let confirmer = Confirmer::new(log.clone(), links.clone(), leadership.clone());
         let reads = ReadIndexer::start(raft.clone(), confirmer, applied.clone(), timeout);
@@ -203,9 +207,8 @@ impl RaftNode {
             timeout,
         );
         tokio::spawn(log_keeper::run(options.policy, raft.clone(), log.clone(), shared.clone()));
-        let gate = Gate::new(identity.clone(), known);
-        let apply_thread = Mutex::new(apply_thread);
         Ok(RaftNode {
+            gate: Gate::new(identity.clone(), known),
             identity,
             raft,
             leadership,
@@ -218,8 +221,8 @@ impl RaftNode {
             reader,
             shared,
             log,
-            gate,
-            apply_thread,
+            defragmenting: Defragmenting::default(),
+            apply_thread: Mutex::new(apply_thread),
         })
     }
 
@@ -237,10 +240,12 @@ impl RaftNode {
             leadership: self.leadership.clone(),
             state_dir: self.shared.state_dir.clone(),
             changer: self.changes.changer.clone(),
+            links: self.links.clone(),
             shared: self.shared.clone(),
             log: self.log.clone(),
             cluster: self.identity.cluster,
             joined: self.identity.joined,
+            hashing: Arc::default(),
         }
         .into_server()
     }
@@ -318,6 +323,21 @@ impl RaftNode {
         self.shared.db()
     }
 
+    /// What the state holds now, as its quota counts it.
+    pub fn live_bytes(&self) -> u64 {
+        self.reader.written_bytes().saturating_sub(self.shared.compaction.removed_bytes())
+    }
+
+    pub(crate) fn defragmenting(&self) -> &Defragmenting {
+        &self.defragmenting
+    }
+
+    /// To ask another member what can wait.
+    pub(crate) fn background_link(&self, member: MemberId) -> Result<Link, NoAnswer> {
+        let node = self.leadership.node(member.0).ok_or_else(|| NoAnswer::new("it is not a member"))?;
+        self.links.to(member.0, &node, Purpose::Forward).map_err(|error| NoAnswer::new(error.to_string()))
+    }
+
     pub fn log_stats(&self) -> Arc<LogStats> {
         self.log.stats()
     }
@@ -335,6 +355,16 @@ impl RaftNode {
     /// Turns into a reason when the cluster has removed this member.
     pub fn removed(&self) -> watch::Receiver<Option<String>> {
         self.links.removed()
+    }
+
+    /// What was measured of the state.
+    pub fn state_times(&self) -> &crate::measured::StateTimes {
+        &self.shared.times
+    }
+
+    /// Every other member that was called or has called.
+    pub fn peers(&self) -> Vec<crate::measured::PeerView> {
+        self.links.peers()
     }
 
     /// Nanoseconds spent applying, and in how many batches.
@@ -376,10 +406,14 @@ impl RaftNode {
         }
         let (shared, log) = (self.shared.clone(), self.log.clone());
         let apply_thread = self.apply_thread.lock().take();
+        let defragmenting = self.defragmenting.stop();
         let stopped = crate::threads::spawn_blocking(move || {
             shared.compaction.stop();
             if let Err(error) = shared.db().flush() {
                 tracing::warn!(%error, "the state was not flushed; the next start replays the log");
+            }
+            if defragmenting {
+                shared.db().abandon_compaction();
             }
             log.close();
             // It ends when openraft's last task has let go of its queue, which may be a moment

@@ -13,12 +13,12 @@
 use crate::entry;
 use crate::leadership::Leadership;
 use crate::network::link::{Links, Purpose};
-use crate::state_machine::MeerkatRaft;
+use crate::state_machine::{Applied, MeerkatRaft};
 use crate::type_config::EncodedProposal;
 use crate::waiters::{Waiters, Waiting};
 use futures::StreamExt;
 use meerkat_proto::pb::peer as pb;
-use meerkat_types::{Command, Outcome, Proposal, RequestId, limits};
+use meerkat_types::{Asker, Command, Outcome, Proposal, RequestId, limits};
 use openraft::errors::ClientWriteError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,6 +74,7 @@ struct Shared {
     links: Arc<Links>,
     leadership: Leadership,
     waiters: Arc<Waiters>,
+    applied: Applied,
     next_id: AtomicU64,
     failed: AtomicU64,
     timeout: Duration,
@@ -84,7 +85,7 @@ impl Proposer {
         raft: MeerkatRaft,
         links: Arc<Links>,
         leadership: Leadership,
-        waiters: Arc<Waiters>,
+        (waiters, applied): (Arc<Waiters>, Applied),
         timeout: Duration,
     ) -> Proposer {
         // At random: ids of two members, or of two lives of one, are then never near each other.
@@ -95,6 +96,7 @@ impl Proposer {
             links,
             leadership,
             waiters,
+            applied,
             next_id,
             failed: AtomicU64::new(0),
             timeout,
@@ -104,17 +106,64 @@ impl Proposer {
         Proposer { shared, queue }
     }
 
-    /// Proposes and waits until this member has applied the command.
+    /// Proposes on the cluster's own behalf and waits until this member has applied the command.
     pub async fn propose(&self, command: Command, bytes_max: usize) -> Result<Outcome, ProposeError> {
+        self.propose_for(None, command, bytes_max).await
+    }
+
+    /// As [`propose`](Self::propose), on behalf of a client.
+    pub async fn propose_for(
+        &self,
+        asker: Option<Asker>,
+        command: Command,
+        bytes_max: usize,
+    ) -> Result<Outcome, ProposeError> {
+        if is_too_far_behind(self.shared.leadership.committed(), self.shared.applied.index()) {
+            return self.count(Err(ProposeError::Overloaded));
+        }
+        let queued = self.encode(asker, command, bytes_max)?;
+        let (waiting, outcome) = self.shared.waiters.add(queued.id, queued.proposal.0.len())?;
+        self.count(self.wait_for(queued, outcome, &waiting).await)
+    }
+
+    /// As [`propose`](Self::propose), but through this member's own Raft or not at all: for what only a
+    /// leader says, and only while it leads. Hears at once when it does not, instead of waiting for
+    /// whoever does.
+    pub async fn propose_as_leader(
+        &self,
+        command: Command,
+        bytes_max: usize,
+    ) -> Result<Outcome, ProposeError> {
+        let queued = self.encode(None, command, bytes_max)?;
+        let (_waiting, outcome) = self.shared.waiters.add(queued.id, queued.proposal.0.len())?;
+        self.shared.waiters.submit(queued.id);
+        let answered = async {
+            match self.shared.propose_here(vec![queued.proposal]).await.first() {
+                Some(Fate::Applied) => outcome.await.map_err(|_| ProposeError::Stopped),
+                Some(Fate::Unknown) => Err(ProposeError::Timeout),
+                Some(Fate::NotLeader) | None => Err(ProposeError::NoLeader),
+            }
+        };
+        let result = tokio::time::timeout(self.shared.timeout, answered).await;
+        self.count(result.unwrap_or(Err(ProposeError::Timeout)))
+    }
+
+    fn encode(
+        &self,
+        asker: Option<Asker>,
+        command: Command,
+        bytes_max: usize,
+    ) -> Result<Queued, ProposeError> {
         let id = RequestId(self.shared.next_id.fetch_add(1, Ordering::Relaxed));
         let stamp_ms = u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX);
-        let encoded = entry::encode(&Proposal { id, stamp_ms, command });
+        let encoded = entry::encode(&Proposal { id, stamp_ms, asker, command });
         if bytes_max < encoded.len() {
             return Err(ProposeError::TooLarge { bytes: encoded.len(), max: bytes_max });
         }
-        let (waiting, outcome) = self.shared.waiters.add(id, encoded.len())?;
-        let queued = Queued { id, proposal: EncodedProposal(encoded) };
-        let result = self.wait_for(queued, outcome, &waiting).await;
+        Ok(Queued { id, proposal: EncodedProposal(encoded) })
+    }
+
+    fn count(&self, result: Result<Outcome, ProposeError>) -> Result<Outcome, ProposeError> {
         if result.is_err() {
             self.shared.failed.fetch_add(1, Ordering::Relaxed);
         }
@@ -152,6 +201,11 @@ impl Proposer {
     pub fn failed(&self) -> u64 {
         self.shared.failed.load(Ordering::Relaxed)
     }
+}
+
+/// Whether so much is agreed on and not applied here that taking more would only make it worse.
+fn is_too_far_behind(committed: u64, applied: u64) -> bool {
+    limits::APPLY_BACKLOG_MAX < committed.saturating_sub(applied)
 }
 
 fn since_epoch() -> Duration {
@@ -303,6 +357,14 @@ pub(crate) fn certainly_not_sent(status: &tonic::Status) -> bool {
 mod tests {
     use super::*;
     use bytes::Bytes;
+
+    #[test]
+    fn a_member_five_thousand_entries_behind_takes_no_more() {
+        assert!(!is_too_far_behind(6_000, 1_000));
+        assert!(is_too_far_behind(6_001, 1_000));
+        // After a snapshot the state may be ahead of what is known to be agreed.
+        assert!(!is_too_far_behind(0, 9_000));
+    }
 
     #[test]
     fn a_batch_is_cut_by_bytes_and_keeps_its_order() {

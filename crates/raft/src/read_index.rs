@@ -26,6 +26,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Readers waiting for a round. Above it they wait for room before they queue.
 const READERS_MAX: usize = 16 * 1024;
+/// A read that waits longer for its index is slow, as etcd says.
+const SLOW: Duration = Duration::from_millis(500);
 /// Pause before a failed round is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -61,6 +63,7 @@ pub struct ReadIndexer {
     applied: Applied,
     timeout: Duration,
     failed: Arc<AtomicU64>,
+    slow: Arc<AtomicU64>,
 }
 
 type LeaderConversation = Conversation<pb::ReadIndexRequest, pb::ReadIndexResponse>;
@@ -91,16 +94,20 @@ impl ReadIndexer {
         tokio::spawn(serve_rounds(readers_here, rounds.clone(), async |rounds: &Rounds| rounds.lead().await));
         let own = here.clone();
         tokio::spawn(serve_rounds(readers, rounds, async move |rounds: &Rounds| rounds.find(&own).await));
-        ReadIndexer { anywhere, here, applied, timeout, failed: Arc::default() }
+        ReadIndexer { anywhere, here, applied, timeout, failed: Arc::default(), slow: Arc::default() }
     }
 
     /// Returns once this member may answer a read that arrived before the call.
     pub async fn ready_to_read(&self) -> Result<(), ReadIndexError> {
+        let began = Instant::now();
         let ready = async {
             let Confirmed { index, .. } = ask(&self.anywhere).await?;
             self.applied.reached(index).await.map_err(|_| ReadIndexError::Stopped)
         };
         let result = tokio::time::timeout(self.timeout, ready).await.unwrap_or(Err(ReadIndexError::Timeout));
+        if SLOW <= began.elapsed() {
+            self.slow.fetch_add(1, Ordering::Relaxed);
+        }
         if result.is_err() {
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
@@ -116,6 +123,11 @@ impl ReadIndexer {
     pub async fn confirm_lead(&self) -> Result<Confirmed, ReadIndexError> {
         let confirmed = tokio::time::timeout(self.timeout, self.index_as_leader());
         confirmed.await.unwrap_or(Err(ReadIndexError::Timeout))
+    }
+
+    /// Reads that waited long for their index, since start.
+    pub fn slow(&self) -> u64 {
+        self.slow.load(Ordering::Relaxed)
     }
 
     /// Reads that got no index, since start.

@@ -7,6 +7,7 @@
 
 use crate::config::Config;
 use crate::listen::Listener;
+use crate::punctual::{FIRST_WORDS_WITHIN, FirstWords};
 use http::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -34,6 +35,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Who is at the other end; an extension of each request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientAddress(pub(crate) SocketAddr);
+
+/// The name in the certificate that the client's connection was made with, if it was and if that is to
+/// count; an extension of each request.
+#[derive(Clone)]
+pub(crate) struct ClientCommonName(pub(crate) std::sync::Arc<str>);
 
 /// Accepts connections until `stopping`, then waits until those that are open have ended.
 pub(crate) async fn serve<L: Listener>(
@@ -65,7 +71,7 @@ pub(crate) async fn serve<L: Listener>(
 
 fn builder(config: &Config) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(FIRST_WORDS_WITHIN);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -88,11 +94,16 @@ fn start<L: Listener>(
     if let Err(error) = L::hurry(&socket) {
         tracing::debug!(%error, %client, "answers to this client may be delayed");
     }
+    let common_name = L::common_name(&socket).map(ClientCommonName);
     let service = router.map_request(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ClientAddress(client));
+        if let Some(common_name) = &common_name {
+            request.extensions_mut().insert(common_name.clone());
+        }
         request
     });
-    let connection = builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
+    let connection =
+        builder.serve_connection(TokioIo::new(FirstWords::of(socket)), TowerToHyperService::new(service));
     let connection = open.watch(connection.into_owned());
     tokio::spawn(async move {
         if let Err(error) = connection.await {

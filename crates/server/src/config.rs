@@ -6,12 +6,20 @@
 //! ignores the `initial-*` flags), so that check is apart: call [`Config::verify_bootstrap`] before
 //! bootstrapping, and never on a member that already has data.
 
+mod auth;
+mod http_options;
 mod member_url;
+mod security;
 
+use crate::auto_compaction::AutoCompaction;
+use crate::corruption::CorruptionChecks;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use member_url::MemberUrl;
+pub use auth::{AuthOptions, JwtOptions, TokenKind};
+pub use http_options::HttpOptions;
+pub use member_url::{MemberUrl, Transport};
+pub use security::{KeyPair, Protocol, RawSecurity, RawTls, Security, SecurityError, TlsConfig, TlsVersion};
 use thiserror::Error;
 
 /// The longest election timeout: above it a cluster without a leader looks dead to its clients.
@@ -45,6 +53,8 @@ pub struct RawFlags {
     pub listen_peer_urls: Option<String>,
     pub initial_advertise_peer_urls: Option<String>,
     pub listen_metrics_urls: Option<String>,
+    pub listen_client_http_urls: Option<String>,
+    pub tls: RawTls,
     pub initial_cluster: Option<String>,
     pub initial_cluster_state: String,
     pub initial_cluster_token: String,
@@ -63,6 +73,14 @@ pub struct RawFlags {
     pub max_learners: usize,
     /// Between progress marks of idle watchers.
     pub watch_progress_notify_interval: Duration,
+    pub auto_compaction_mode: String,
+    pub auto_compaction_retention: String,
+    pub corruption_checks: CorruptionChecks,
+    /// `simple`, or `jwt` with its options.
+    pub auth_token: String,
+    pub auth_token_ttl_seconds: u64,
+    pub bcrypt_cost: u32,
+    pub http: HttpOptions,
     pub tuning: Tuning,
 }
 
@@ -77,6 +95,8 @@ impl Default for RawFlags {
             listen_peer_urls: None,
             initial_advertise_peer_urls: None,
             listen_metrics_urls: None,
+            listen_client_http_urls: None,
+            tls: RawTls::default(),
             initial_cluster: None,
             initial_cluster_state: "new".to_owned(),
             initial_cluster_token: "etcd-cluster".to_owned(),
@@ -92,6 +112,13 @@ impl Default for RawFlags {
             strict_reconfig_check: true,
             max_learners: 1,
             watch_progress_notify_interval: Duration::from_secs(600),
+            auto_compaction_mode: "periodic".to_owned(),
+            auto_compaction_retention: "0".to_owned(),
+            corruption_checks: CorruptionChecks::default(),
+            auth_token: "simple".to_owned(),
+            auth_token_ttl_seconds: 300,
+            bcrypt_cost: 10,
+            http: HttpOptions::default(),
             tuning: Tuning::default(),
         }
     }
@@ -122,6 +149,10 @@ pub struct Tuning {
     pub watch_queue_items: u64,
     /// Milliseconds after which what is left of a lease that is not renewed is noted in the log.
     pub lease_checkpoint_interval_ms: u64,
+    /// Bytes that must be free on the disk of the data directory; below, the cluster takes no more data.
+    pub disk_free_min_bytes: u64,
+    /// Bytes of memory near which requests are refused. Zero: what the container may have, if bounded.
+    pub memory_limit_bytes: u64,
 }
 
 impl Default for Tuning {
@@ -139,6 +170,8 @@ impl Default for Tuning {
             watch_memory_bytes: 128 * MIB,
             watch_queue_items: 256,
             lease_checkpoint_interval_ms: 60_000,
+            disk_free_min_bytes: 256 * MIB,
+            memory_limit_bytes: 0,
         }
     }
 }
@@ -164,6 +197,9 @@ pub struct Config {
     pub listen_peer_urls: Vec<MemberUrl>,
     pub initial_advertise_peer_urls: Vec<MemberUrl>,
     pub listen_metrics_urls: Vec<MemberUrl>,
+    /// Plain HTTP only; `listen_client_urls` are for gRPC only if there are any.
+    pub listen_client_http_urls: Vec<MemberUrl>,
+    pub tls: TlsConfig,
     /// Sorted by name, then address. A member with several peer addresses has several rows.
     pub initial_cluster: Vec<(String, MemberUrl)>,
     pub initial_cluster_state: InitialClusterState,
@@ -182,6 +218,11 @@ pub struct Config {
     pub strict_reconfig_check: bool,
     pub max_learners: usize,
     pub watch_progress_notify_interval: Duration,
+    /// `None`: history is kept until a client compacts it.
+    pub auto_compaction: Option<AutoCompaction>,
+    pub corruption_checks: CorruptionChecks,
+    pub auth: AuthOptions,
+    pub http: HttpOptions,
     pub tuning: Tuning,
 }
 
@@ -194,10 +235,10 @@ pub enum ConfigError {
     UrlAddress(String),
     #[error("URL must not contain a path: {0}")]
     UrlPath(String),
-    #[error("TLS is not supported in this version: {0} (use http://)")]
-    TlsUrl(String),
-    #[error("unix sockets are not supported in this version: {0} (use http://)")]
-    UnixUrl(String),
+    #[error("members cannot reach each other at {0}: use http:// or https://")]
+    UnixPeer(MemberUrl),
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     #[error("invalid value for --{flag}: {reason}")]
     Urls { flag: &'static str, reason: Box<ConfigError> },
     #[error("expected IP in URL for binding ({0})")]
@@ -224,6 +265,12 @@ pub enum ConfigError {
     ClusterState(String),
     #[error("error setting up initial cluster: {0}")]
     InitialCluster(Box<ConfigError>),
+    #[error("{0}")]
+    AutoCompaction(String),
+    #[error("invalid value for --auth-token: {0}")]
+    AuthToken(String),
+    #[error("--bcrypt-cost is {0}; it must be at least 4 and at most 31")]
+    BcryptCost(u32),
     #[error("--name must not be empty")]
     EmptyName,
     #[error("couldn't find local name {0:?} in the initial cluster configuration")]
@@ -249,7 +296,8 @@ impl Config {
         let advertise_peer =
             urls("initial-advertise-peer-urls", &raw.initial_advertise_peer_urls, PEER_URL_DEFAULT)?;
         let initial_cluster = initial_cluster(&raw, &advertise_peer)?;
-        Ok(Config {
+        let auth = auth::read(&raw)?;
+        let config = Config {
             data_dir: raw.data_dir.unwrap_or_else(|| PathBuf::from(format!("{}.etcd", raw.name))),
             wal_dir: raw.wal_dir,
             listen_client_urls: listeners("listen-client-urls", &raw.listen_client_urls, CLIENT_URL_DEFAULT)?,
@@ -260,7 +308,12 @@ impl Config {
             )?,
             listen_peer_urls: listeners("listen-peer-urls", &raw.listen_peer_urls, PEER_URL_DEFAULT)?,
             initial_advertise_peer_urls: advertise_peer,
-            listen_metrics_urls: metrics_listeners(&raw.listen_metrics_urls)?,
+            listen_metrics_urls: optional_listeners("listen-metrics-urls", &raw.listen_metrics_urls)?,
+            listen_client_http_urls: optional_listeners(
+                "listen-client-http-urls",
+                &raw.listen_client_http_urls,
+            )?,
+            tls: TlsConfig::from_flags(&raw.tls)?,
             initial_cluster,
             initial_cluster_state: cluster_state(&raw.initial_cluster_state)?,
             initial_cluster_token: raw.initial_cluster_token,
@@ -280,9 +333,28 @@ impl Config {
                 Duration::ZERO => RawFlags::default().watch_progress_notify_interval,
                 interval => interval.max(WATCH_PROGRESS_INTERVAL_MIN),
             },
+            auto_compaction: AutoCompaction::parse(&raw.auto_compaction_mode, &raw.auto_compaction_retention)
+                .map_err(ConfigError::AutoCompaction)?,
+            corruption_checks: raw.corruption_checks,
+            auth,
+            http: raw.http,
             tuning: raw.tuning,
             name: raw.name,
-        })
+        };
+        config.check_transport()?;
+        Ok(config)
+    }
+
+    /// The rules about how addresses are reached.
+    fn check_transport(&self) -> Result<(), ConfigError> {
+        let client = [&self.listen_client_urls[..], &self.listen_client_http_urls, &self.listen_metrics_urls];
+        self.tls.check_listeners(&client, &self.listen_peer_urls)?;
+        let of_peers = self.listen_peer_urls.iter().chain(&self.initial_advertise_peer_urls);
+        let mut of_peers = of_peers.chain(self.initial_cluster.iter().map(|(_, url)| url));
+        match of_peers.find(|url| url.socket_path().is_some()) {
+            Some(url) => Err(ConfigError::UnixPeer(url.clone())),
+            None => Ok(()),
+        }
     }
 
     /// The rules for a member that has no data yet: it is in its initial cluster, under the
@@ -393,8 +465,8 @@ fn listeners(
     Ok(urls)
 }
 
-fn metrics_listeners(text: &Option<String>) -> Result<Vec<MemberUrl>, ConfigError> {
-    if given(text) { listeners("listen-metrics-urls", text, "") } else { Ok(Vec::new()) }
+fn optional_listeners(flag: &'static str, text: &Option<String>) -> Result<Vec<MemberUrl>, ConfigError> {
+    if given(text) { listeners(flag, text, "") } else { Ok(Vec::new()) }
 }
 
 /// The listed cluster, or the cluster of this member alone if none is listed.

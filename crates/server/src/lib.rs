@@ -4,21 +4,36 @@
 //! stop, and take everything apart in the reverse order. It returns an error only when the member
 //! cannot go on; the process should then end with a non-zero code.
 
+mod announce;
+mod auth;
+mod auto_compaction;
 mod client_port;
 pub mod config;
+mod corruption;
+mod descriptors;
+mod gateway;
 mod grpc;
 mod http;
 mod lease;
 mod listen;
+pub mod local_store;
+mod memory;
 mod metrics;
 mod node;
 mod publish;
+mod punctual;
+pub mod restore;
+mod space;
+pub mod tls;
+mod upkeep;
 mod version;
 mod watch_source;
 
 pub use config::Config;
-pub use listen::{Listener, Ports};
-pub use node::{RunError, run, run_on};
+pub use corruption::CorruptionChecks;
+pub use listen::{ListenError, Listener, Port, Ports, Socket, bind_client};
+pub use local_store::LocalStore;
+pub use node::{Door, RunError, Stopping, run, run_on, run_with, run_with_keys};
 pub use version::{CLUSTER_VERSION, SERVER_VERSION};
 
 /// Arms the fault points that tests name in the environment. Call once, before [`run`].

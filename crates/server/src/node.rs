@@ -1,15 +1,23 @@
 //! A member from start to stop: assembly in dependency order, shutdown in the reverse.
 
+use crate::announce::announce;
+use crate::auth::guard::Tokens;
+use crate::auth::jwt::Jwt;
+use crate::auth::{Guard, SimpleTokens};
 use crate::client_port;
-use crate::config::{Config, ConfigError, InitialClusterState, MemberUrl};
+use crate::config::{Config, ConfigError, InitialClusterState, MemberUrl, TokenKind};
 use crate::grpc;
 use crate::grpc::watch::WatchCounters;
 use crate::http::{self, HttpState};
 use crate::lease::{self, Book, Desk, Expiry, LeaseCounters, Renewals};
 use crate::listen::{self, ListenError, Listener, Ports};
-use crate::metrics::Metrics;
+use crate::local_store::LocalStore;
+use crate::metrics::{Calls, Changes, CountCalls, Metrics};
 use crate::publish::publish;
+use crate::tls::{Keys, TlsError};
+use crate::upkeep::Upkeep;
 use crate::watch_source::{Published, StoreHistory, watch_leader};
+use futures::future::BoxFuture;
 use meerkat_engine::DbOptions;
 use meerkat_raft::identity::{Identity, IdentityError};
 use meerkat_raft::{Dialer, Ground, JoinError, LogPolicy, NodeOptions, Place, RaftNode, Rules, StartError};
@@ -37,6 +45,8 @@ pub enum RunError {
     Start(#[from] StartError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("cannot join the cluster: {0}")]
     CannotJoin(#[from] JoinError),
     #[error(
@@ -49,6 +59,8 @@ pub enum RunError {
         "the write-ahead log failed: {0}; nothing that was acknowledged is lost: mend the disk and start again"
     )]
     LogFailed(String),
+    #[error("the list-watch door failed: {0}")]
+    Door(String),
     #[error(
         "a task that watchers or leases depend on has ended: {0}; start the member again, and report this"
     )]
@@ -63,16 +75,53 @@ pub enum RunError {
     Disowned(String),
 }
 
+/// One more way into the member, run inside its life: begun once the member serves clients, told to stop
+/// before the member stops. Its failure is the member's.
+pub type Door = Box<dyn FnOnce(LocalStore, Stopping) -> BoxFuture<'static, Result<(), String>> + Send>;
+
+/// Tells a door when to stop.
+#[derive(Clone, Debug)]
+pub struct Stopping(watch::Receiver<bool>);
+
+impl Stopping {
+    /// Resolves when the member is told to stop or cannot go on.
+    pub async fn stopped(mut self) {
+        let _ = self.0.wait_for(|stop| *stop).await;
+    }
+}
+
 /// Runs a member until `shutdown` resolves or it cannot go on.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-    let place = place(&config, None).await?;
+    run_with(config, shutdown, None).await
+}
+
+/// As [`run`], with one more door.
+pub async fn run_with(
+    config: Config,
+    shutdown: impl Future<Output = ()>,
+    door: Option<Door>,
+) -> Result<(), RunError> {
+    let keys = Keys::open(&config)?;
+    run_with_keys(config, keys, shutdown, door).await
+}
+
+/// As [`run_with`], with keys that are read already.
+pub async fn run_with_keys(
+    config: Config,
+    keys: Keys,
+    shutdown: impl Future<Output = ()>,
+    door: Option<Door>,
+) -> Result<(), RunError> {
+    let ground = Ground { dialer: Some(keys.dialer()), ..Ground::default() };
+    let place = place(&config, ground.dialer.as_ref()).await?;
     // Ports first: a port in use is found before the disk is touched.
     let ports = Ports {
-        client: listen::bind(&config.listen_client_urls).await?,
-        peer: listen::bind(&config.listen_peer_urls).await?,
-        metrics: listen::bind(&config.listen_metrics_urls).await?,
+        client: listen::bind_client(&config.listen_client_urls, &keys).await?,
+        client_http: listen::bind_client(&config.listen_client_http_urls, &keys).await?,
+        peer: listen::bind_peer(&config.listen_peer_urls, &keys).await?,
+        metrics: listen::bind_client(&config.listen_metrics_urls, &keys).await?,
     };
-    serve_until(config, place, ports, Ground::default(), shutdown).await
+    serve_until(config, place, ports, ground, (shutdown, door)).await
 }
 
 /// As [`run`], on ports that are open and on ground that is given.
@@ -83,7 +132,7 @@ pub async fn run_on<L: Listener>(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let place = place(&config, ground.dialer.as_ref()).await?;
-    serve_until(config, place, ports, ground, shutdown).await
+    serve_until(config, place, ports, ground, (shutdown, None)).await
 }
 
 /// Where a member without data belongs, if it comes to a cluster that runs already.
@@ -103,15 +152,16 @@ async fn serve_until<L: Listener>(
     place: Option<Place>,
     ports: Ports<L>,
     ground: Ground,
-    shutdown: impl Future<Output = ()>,
+    (shutdown, door): (impl Future<Output = ()>, Option<Door>),
 ) -> Result<(), RunError> {
     let member_dir = config.data_dir.join("member");
     let hub = Hub::new(watch_config(&config));
     let note_interval = Duration::from_millis(config.tuning.lease_checkpoint_interval_ms);
     let book = Arc::new(Mutex::new(Book::new(note_interval)));
     let lease_counters = Arc::new(LeaseCounters::default());
-    let published =
-        Box::new(Published { hub: hub.clone(), book: book.clone(), leases: lease_counters.clone() });
+    let (simple, tokens) = tokens(&config)?;
+    let changes = Arc::new(Changes::default());
+    let published = Box::new(Published::new(&hub, &book, (&lease_counters, &changes), simple));
     let raft = Arc::new(RaftNode::start(node_options(&config, member_dir, ground, place), published).await?);
     hub.set_history(Arc::new(StoreHistory(raft.reader().clone())));
     let desk = Desk::new(raft.clone(), book.clone(), lease_counters.clone());
@@ -120,7 +170,12 @@ async fn serve_until<L: Listener>(
     tasks.spawn(lease::run_expiry(Expiry { desk: desk.clone(), grace: election_timeout(&config) }));
     let renewals = Renewals::start(raft.leases().clone(), request_timeout(&config));
     let watch_counters = Arc::new(WatchCounters::default());
-    let metrics = Arc::new(Metrics::new(&config, hub.clone(), watch_counters.clone(), lease_counters));
+    let config = Arc::new(config);
+    let upkeep = Upkeep::start(&mut tasks, &raft, &config);
+    let calls = Arc::new(Calls::new());
+    let counters = (watch_counters.clone(), lease_counters);
+    let metrics =
+        Arc::new(Metrics::new(&config, hub.clone(), counters, (calls.clone(), changes), upkeep.clone()));
     let (stop, stopping) = watch::channel(false);
     let mut servers = JoinSet::new();
     let mut peer_servers = JoinSet::new();
@@ -128,22 +183,21 @@ async fn serve_until<L: Listener>(
     for listener in ports.peer {
         peer_servers.spawn(serve(listener, peer_server(), peer_routes.clone(), stopping.clone()));
     }
+    let guard = Guard::new(raft.clone(), tokens, request_timeout(&config));
     let http_state = HttpState { raft: raft.clone(), metrics: metrics.clone() };
-    // One port for gRPC and for plain HTTP, told apart by path.
-    let routes = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), &config)
-        .merge(http::router(http_state.clone()))
-        .fallback(grpc::unknown_service);
-    let config = Arc::new(config);
-    for listener in ports.client {
-        servers.spawn(serve_clients(listener, routes.clone(), config.clone(), stopping.clone()));
-    }
-    for listener in ports.metrics {
-        let routes = http::router(http_state.clone());
-        servers.spawn(serve_clients(listener, routes, config.clone(), stopping.clone()));
+    let before = (&upkeep.pressure, &guard);
+    let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, &config)
+        .layer(tower::layer::layer_fn(move |inner| CountCalls::new(inner, calls.clone())));
+    let open = (ports.client, ports.client_http, ports.metrics);
+    open_to_clients(&mut servers, open, (services, http_state), (&config, &stopping));
+    let (ready, is_ready) = watch::channel(false);
+    if let Some(door) = door {
+        let store = LocalStore::new(raft.clone(), hub.clone(), guard, &config);
+        servers.spawn(run_door(door, store, is_ready, stopping));
     }
     tracing::info!(member = %raft.member_id(), cluster = %raft.cluster_id(), "serving client traffic");
     let result = tokio::select! {
-        result = live(&raft, &config, &mut servers, shutdown) => result,
+        result = live(&raft, &config, &mut servers, (shutdown, ready)) => result,
         ended = server_ended(&mut peer_servers) => Err(ended),
         reason = task_ended(&mut tasks) => Err(RunError::TaskFailed(reason)),
     };
@@ -162,12 +216,37 @@ async fn serve_until<L: Listener>(
     result
 }
 
+/// Serves the ports that clients come in at: for gRPC, for HTTP apart from it, and for metrics.
+fn open_to_clients<L: Listener>(
+    servers: &mut JoinSet<Result<(), RunError>>,
+    (client, client_http, metrics): (Vec<L>, Vec<L>, Vec<L>),
+    (services, http_state): (axum::Router, HttpState),
+    (config, stopping): (&Arc<Config>, &watch::Receiver<bool>),
+) {
+    let plain = http::beside(&services, http_state.clone(), config);
+    // One port for gRPC and for plain HTTP, told apart by path, unless HTTP has one of its own.
+    let routes = match client_http.is_empty() {
+        true => services.fallback_service(plain.clone()),
+        false => services.fallback(grpc::unknown_service),
+    };
+    for listener in client {
+        servers.spawn(serve_clients(listener, routes.clone(), config.clone(), stopping.clone()));
+    }
+    for listener in client_http {
+        servers.spawn(serve_clients(listener, plain.clone(), config.clone(), stopping.clone()));
+    }
+    for listener in metrics {
+        let routes = http::router(http_state.clone());
+        servers.spawn(serve_clients(listener, routes, config.clone(), stopping.clone()));
+    }
+}
+
 /// Waits for the end: asked for, or forced.
 async fn live(
     raft: &Arc<RaftNode>,
     config: &Config,
     servers: &mut JoinSet<Result<(), RunError>>,
-    shutdown: impl Future<Output = ()>,
+    (shutdown, ready): (impl Future<Output = ()>, watch::Sender<bool>),
 ) -> Result<(), RunError> {
     let mut log_failed = raft.log_failed();
     let mut disowned = raft.disowned();
@@ -175,6 +254,10 @@ async fn live(
     let urls = config.advertise_client_urls.iter().map(MemberUrl::to_string).collect();
     let mut publishing = tokio::spawn(publish(raft.clone(), urls));
     let mut published = false;
+    let ready = || {
+        announce(config);
+        ready.send_replace(true);
+    };
     let result = tokio::select! {
         () = shutdown => {
             tracing::info!("told to stop");
@@ -191,7 +274,7 @@ async fn live(
             Err(RunError::Removed(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
         }
         ended = server_ended(servers) => Err(ended),
-        refusal = until_refused(&mut publishing, &mut published) => Err(match refusal {
+        refusal = until_refused(&mut publishing, &mut published, ready) => Err(match refusal {
             Refusal::MemberRemoved { .. } => RunError::Removed(refusal.to_string()),
             refusal => RunError::Refused(refusal),
         }),
@@ -210,14 +293,14 @@ async fn live(
 async fn until_refused(
     publishing: &mut tokio::task::JoinHandle<Result<(), Refusal>>,
     published: &mut bool,
+    ready: impl Fn(),
 ) -> Refusal {
     let outcome = publishing.await;
     *published = true;
     match outcome {
         Ok(Err(refusal)) => refusal,
         Ok(Ok(())) => {
-            // The line that harnesses written for etcd wait for.
-            tracing::info!("ready to serve client requests");
+            ready();
             std::future::pending().await
         }
         Err(error) => {
@@ -242,6 +325,27 @@ async fn drain(servers: &mut JoinSet<Result<(), RunError>>) {
     if drained.await.is_err() {
         tracing::warn!("requests still ran after {DRAIN_TIMEOUT:?}; they are cut off");
         servers.shutdown().await;
+    }
+}
+
+/// A door from the moment the member serves until it is told to stop.
+async fn run_door(
+    door: Door,
+    store: LocalStore,
+    mut ready: watch::Receiver<bool>,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<(), RunError> {
+    let told = Stopping(stopping.clone());
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stop| *stop) => return Ok(()),
+        // Without the other end the member is at its end too.
+        began = ready.wait_for(|ready| *ready) => if began.is_err() { return Ok(()) },
+    }
+    door(store, told).await.map_err(RunError::Door)?;
+    match *stopping.borrow() {
+        true => Ok(()),
+        false => Err(RunError::Door("it ended by itself".to_owned())),
     }
 }
 
@@ -274,6 +378,16 @@ async fn serve<L: Listener>(
         .serve_with_incoming_shutdown(incoming, stopped)
         .await
         .map_err(|error| RunError::Serve(error.to_string()))
+}
+
+/// What members know of simple tokens, and what gives a request's token its meaning.
+fn tokens(config: &Config) -> Result<(Arc<SimpleTokens>, Arc<Tokens>), RunError> {
+    let simple = Arc::new(SimpleTokens::new(config.auth.token_ttl));
+    let tokens = match &config.auth.token {
+        TokenKind::Simple => Tokens::Simple(simple.clone()),
+        TokenKind::Jwt(options) => Tokens::Jwt(Box::new(Jwt::open(options)?)),
+    };
+    Ok((simple, Arc::new(tokens)))
 }
 
 fn peer_server() -> tonic::transport::Server {

@@ -1,10 +1,12 @@
 //! What the watch hub needs of the rest of the member: published revisions, history, and the news
 //! that no leader is known. The keeper of leases hears from the apply thread by the same way.
 
+use crate::auth::SimpleTokens;
 use crate::lease::{Book, LeaseCounters};
+use crate::metrics::Changes;
 use meerkat_raft::{EventSink, Leadership};
 use meerkat_state::{HistoryQuery, LeaseChange, ReadError, StateReader};
-use meerkat_types::{EventBatch, Refusal, Revision};
+use meerkat_types::{AssignedToken, EventBatch, Refusal, Revision};
 use meerkat_watch::{History, HistoryError, Horizon, Hub, Past, Scan};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -13,13 +15,28 @@ use std::time::{Duration, Instant};
 
 /// The other end of the apply thread.
 pub(crate) struct Published {
-    pub(crate) hub: Hub,
-    pub(crate) book: Arc<Mutex<Book>>,
-    pub(crate) leases: Arc<LeaseCounters>,
+    hub: Hub,
+    book: Arc<Mutex<Book>>,
+    leases: Arc<LeaseCounters>,
+    changes: Arc<Changes>,
+    tokens: Arc<SimpleTokens>,
+}
+
+impl Published {
+    pub(crate) fn new(
+        hub: &Hub,
+        book: &Arc<Mutex<Book>>,
+        (leases, changes): (&Arc<LeaseCounters>, &Arc<Changes>),
+        tokens: Arc<SimpleTokens>,
+    ) -> Published {
+        let (leases, changes) = (leases.clone(), changes.clone());
+        Published { hub: hub.clone(), book: book.clone(), leases, changes, tokens }
+    }
 }
 
 impl EventSink for Published {
     fn publish(&mut self, batch: EventBatch) {
+        self.changes.note(&batch);
         self.hub.publish(batch);
     }
 
@@ -30,6 +47,10 @@ impl EventSink for Published {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         self.book.lock().changed(change, Instant::now());
+    }
+
+    fn token_assigned(&mut self, token: AssignedToken) {
+        self.tokens.assigned(token, Instant::now());
     }
 
     fn jumped(&mut self, to: Revision) {

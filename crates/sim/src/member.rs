@@ -104,6 +104,7 @@ impl Member {
         let ports = Ports {
             client: vec![SimListener::open(&net, machine, CLIENT_PORT)],
             peer: vec![SimListener::open(&net, machine, PEER_PORT)],
+            client_http: Vec::new(),
             metrics: Vec::new(),
         };
         let dialer = move |uri| {

@@ -37,7 +37,7 @@ impl Feed {
     fn entry(&mut self, command: Command) -> LogEntry {
         let position = LogPosition { term: 1, node: 1, index: self.index };
         self.index += 1;
-        let proposal = Proposal { id: RequestId(self.index), stamp_ms: self.index, command };
+        let proposal = Proposal { id: RequestId(self.index), stamp_ms: self.index, asker: None, command };
         LogEntry { position, payload: Payload::Command(proposal) }
     }
 

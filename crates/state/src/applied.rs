@@ -1,7 +1,7 @@
 //! What goes into apply and what comes out of it.
 
 use bytes::Bytes;
-use meerkat_types::{EventBatch, Lease, LeaseId, LogPosition, Outcome, Proposal};
+use meerkat_types::{AssignedToken, EventBatch, Lease, LeaseId, LogPosition, Outcome, Proposal};
 use std::collections::BTreeSet;
 
 /// One committed entry of the replicated log.
@@ -32,6 +32,8 @@ pub struct Applied {
     pub events: Option<EventBatch>,
     /// What the keeper of deadlines must know.
     pub lease: Option<LeaseChange>,
+    /// A token that was given out, for those who check them.
+    pub token: Option<AssignedToken>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,30 +10,31 @@ use crate::mvcc::write::{WriteTxn, Written};
 use crate::schema;
 use crate::txn::{self, Check, Path};
 use meerkat_types::{
-    Command, Compact, DeleteRange, GrantLease, Lease, LeaseGranted, LeaseId, LeaseNote, LogPosition,
-    MemberAttributes, Outcome, Proposal, Put, Refusal, Revision, Txn,
+    AssignedToken, Command, Compact, DeleteRange, GrantLease, Lease, LeaseGranted, LeaseId, LeaseNote,
+    LogPosition, MemberAttributes, Outcome, Proposal, Put, Refusal, Revision, Txn,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a command did, before it is noted in the registers.
-struct Effect {
+pub(crate) struct Effect {
     outcome: Outcome,
-    written: Written,
+    pub(crate) written: Written,
     lease: Option<LeaseChange>,
+    pub(crate) token: Option<AssignedToken>,
 }
 
 impl Effect {
-    const fn unwritten(outcome: Outcome) -> Effect {
-        Effect { outcome, written: Written { digest: 0, events: None }, lease: None }
+    pub(crate) const fn unwritten(outcome: Outcome) -> Effect {
+        Effect { outcome, written: Written { digest: 0, events: None }, lease: None, token: None }
     }
 
-    const fn refused(refusal: Refusal) -> Effect {
+    pub(crate) const fn refused(refusal: Refusal) -> Effect {
         Effect::unwritten(Outcome::Refused(refusal))
     }
 
     const fn written(outcome: Outcome, written: Written) -> Effect {
-        Effect { outcome, written, lease: None }
+        Effect { outcome, written, lease: None, token: None }
     }
 }
 
@@ -49,13 +50,15 @@ impl Machine {
                 (Summary::membership(bytes), 0, Applied::default())
             }
             Payload::Command(proposal) => {
-                let Effect { outcome, written, lease } = self.command(proposal, entry.position)?;
+                let Effect { outcome, written, lease, token } = self.command(proposal, entry.position)?;
                 let summary = Summary::outcome(&outcome);
-                (summary, written.digest, Applied { outcome: Some(outcome), events: written.events, lease })
+                let applied = Applied { outcome: Some(outcome), events: written.events, lease, token };
+                (summary, written.digest, applied)
             }
         };
         self.digest = fold_entry(self.digest, entry.position, &summary, digest);
         self.applied = Some(entry.position);
+        self.mark_digest(entry.position);
         Ok(applied)
     }
 
@@ -63,6 +66,12 @@ impl Machine {
     fn command(&mut self, proposal: &Proposal, at: LogPosition) -> Result<Effect, StateError> {
         // Time never goes back, whichever clock a proposer has.
         self.stamp_ms = self.stamp_ms.max(proposal.stamp_ms);
+        if let Err(refusal) = self.judge(proposal)? {
+            return Ok(Effect::refused(Refusal::Auth(refusal)));
+        }
+        if let Some(refusal) = self.alarms.forbids(&proposal.command) {
+            return Ok(Effect::refused(refusal));
+        }
         match &proposal.command {
             Command::Put(put) => self.put(put),
             Command::DeleteRange(delete) => self.delete_range(delete),
@@ -78,6 +87,20 @@ impl Machine {
                 Ok(Effect::refused(Refusal::OtherTerm))
             }
             Command::PublishMember(member) => Ok(self.publish_member(member)),
+            Command::RaiseAlarm { alarm, by } => {
+                self.alarms.raise(&mut self.store.batch, *alarm, *by);
+                Ok(Effect::unwritten(Outcome::AlarmRaised))
+            }
+            Command::SetDowngrade(target) => {
+                schema::put_downgrade(&mut self.store.batch, target.as_deref());
+                self.downgrade = target.as_deref().map(Arc::from);
+                Ok(Effect::unwritten(Outcome::DowngradeSet))
+            }
+            Command::ClearAlarm { alarm, by } => {
+                let cleared = self.alarms.clear(&mut self.store.batch, *alarm, *by);
+                Ok(Effect::unwritten(Outcome::AlarmCleared(cleared)))
+            }
+            Command::Auth(command) => Ok(self.auth(command, at)),
         }
     }
 
@@ -171,6 +194,7 @@ impl Machine {
             outcome: Outcome::LeaseRevoked(revision),
             written,
             lease: Some(LeaseChange::Ended(lease)),
+            token: None,
         })
     }
 
@@ -188,6 +212,7 @@ impl Machine {
             schema::put_removed(&mut self.store.batch, *gone);
             Arc::make_mut(&mut self.removed).insert(*gone);
             Arc::make_mut(&mut self.members).remove(gone);
+            self.alarms.forget_member(&mut self.store.batch, *gone);
         }
         self.roster.clone_from(members);
     }

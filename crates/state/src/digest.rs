@@ -7,11 +7,17 @@
 //! members of two releases would otherwise accuse each other.
 
 use crate::mvcc::event_id::EventId;
-use meerkat_types::{LogPosition, Outcome, Refusal, Revision};
+use meerkat_types::{AuthDone, AuthRefusal, LogPosition, Outcome, Refusal, Revision};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Only digests of one version can be compared.
 pub const DIGEST_VERSION: u8 = 1;
+
+/// The digest is kept at every log index that this divides, the same on all members.
+pub const DIGEST_MARK_ENTRIES: u64 = 128;
+
+/// How many of those are kept: more than members are apart while they follow.
+pub(crate) const DIGEST_MARKS_MAX: usize = 64;
 
 /// The digest after the entry at `position`. Compare only digests of the same position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +80,11 @@ impl Summary {
             }
             Outcome::LeaseRevoked(revision) => (9, [number(*revision), 0, 0]),
             Outcome::LeasesNoted(noted) => (10, [*noted, 0, 0]),
+            Outcome::AlarmRaised => (11, [0; 3]),
+            Outcome::AlarmCleared(there) => (12, [u64::from(*there), 0, 0]),
+            Outcome::DowngradeSet => (13, [0; 3]),
+            Outcome::Auth(AuthDone::Changed(revision)) => (20, [revision.0, 0, 0]),
+            Outcome::Auth(AuthDone::TokenAssigned { index }) => (21, [*index, 0, 0]),
             Outcome::Refused(refusal) => (7, refused(refusal)),
         };
         Summary { kind, numbers }
@@ -90,6 +101,33 @@ fn refused(refusal: &Refusal) -> [u64; 3] {
         Refusal::LeaseExists => [5, 0, 0],
         Refusal::OtherTerm => [6, 0, 0],
         Refusal::MemberRemoved { member } => [7, member.0, 0],
+        // 16 and above: refusals that later commands brought.
+        Refusal::NoSpace => [16, 0, 0],
+        Refusal::Corrupt => [17, 0, 0],
+        Refusal::Auth(refusal) => [20, auth_refused(*refusal), 0],
+    }
+}
+
+const fn auth_refused(refusal: AuthRefusal) -> u64 {
+    match refusal {
+        AuthRefusal::RootUserMissing => 0,
+        AuthRefusal::RootRoleMissing => 1,
+        AuthRefusal::UserExists => 2,
+        AuthRefusal::UserEmpty => 3,
+        AuthRefusal::UserNotFound => 4,
+        AuthRefusal::RoleExists => 5,
+        AuthRefusal::RoleNotFound => 6,
+        AuthRefusal::RoleEmpty => 7,
+        AuthRefusal::PermissionDenied => 8,
+        AuthRefusal::RoleNotGranted => 9,
+        AuthRefusal::PermissionNotGranted => 10,
+        AuthRefusal::PermissionNotGiven => 11,
+        AuthRefusal::NotEnabled => 12,
+        AuthRefusal::Failed => 13,
+        AuthRefusal::NoPassword => 14,
+        AuthRefusal::InvalidToken => 15,
+        AuthRefusal::InvalidManagement => 16,
+        AuthRefusal::OldRevision => 17,
     }
 }
 

@@ -11,10 +11,13 @@
 //!
 //! A caller must never apply entries out of order, and never let two machines write one database.
 
+mod alarm;
 mod applied;
 mod apply;
+mod auth;
 mod digest;
 mod error;
+mod import;
 mod lease;
 mod machine;
 mod member_row;
@@ -24,11 +27,14 @@ mod schema;
 mod txn;
 
 pub use applied::{Applied, LeaseChange, LogEntry, Payload};
-pub use digest::{DIGEST_VERSION, Digest};
+pub use auth::{AuthBook, Need, User, needs, needs_of_txn};
+pub use digest::{DIGEST_MARK_ENTRIES, DIGEST_VERSION, Digest};
 pub use error::{ReadError, StateError};
+pub use import::{Import, ImportEnd, ImportError, ImportedEvent, ImportedVersion};
 pub use machine::Machine;
 pub use mvcc::compaction::{Compactor, Progress};
-pub use mvcc::hash::HashKv;
+pub use mvcc::export::ExportedEvent;
+pub use mvcc::hash::{HashKv, StoredHash};
 pub use mvcc::history::{History, HistoryQuery};
 #[doc(hidden)]
 pub use mvcc::past::Way;

@@ -8,17 +8,20 @@
 //! however often it is handed in. After an error the machine must be dropped: the batch it was
 //! building is of no use to anyone, and the log has it all.
 
+use crate::alarm::AlarmTable;
 use crate::applied::{Applied, LogEntry};
-use crate::digest::Digest;
+use crate::auth::{self, AuthBook};
+use crate::digest::{DIGEST_MARK_ENTRIES, DIGEST_MARKS_MAX, Digest};
 use crate::error::StateError;
 use crate::lease::LeaseTable;
 use crate::mvcc::store::Store;
+use crate::mvcc::weight;
 use crate::reader::{ReadPoint, StateReader};
 use crate::schema::{self, Members, Membership, Registers};
 use bytes::Bytes;
 use meerkat_engine::{Column, Db, fault};
 use meerkat_types::{LogPosition, Revision};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A batch that has grown to this is written even if more entries wait, so that the memory of one
@@ -28,9 +31,14 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 pub struct Machine {
     pub(crate) store: Store,
     pub(crate) leases: LeaseTable,
+    pub(crate) alarms: AlarmTable,
+    pub(crate) downgrade: Option<Arc<str>>,
+    pub(crate) auth: Arc<AuthBook>,
     pub(crate) stamp_ms: u64,
     pub(crate) applied: Option<LogPosition>,
     pub(crate) digest: u128,
+    /// The digest at the last places where all members keep it, oldest first.
+    marks: Arc<VecDeque<Digest>>,
     pub(crate) membership: Option<Membership>,
     pub(crate) members: Arc<Members>,
     pub(crate) removed: Arc<BTreeSet<u64>>,
@@ -50,10 +58,14 @@ impl Machine {
         let registers = Registers::load(&view)?;
         let machine = Machine {
             leases: LeaseTable::load(&view)?,
-            store: Store::open(db, registers.revision, registers.compacted)?,
+            alarms: AlarmTable::load(&view)?,
+            auth: Arc::new(auth::load(&view)?),
+            downgrade: schema::load_downgrade(&view)?,
+            store: Store::open(db, registers.revision, registers.compacted, weight::load(&view)?)?,
             stamp_ms: registers.stamp_ms,
             applied: registers.applied,
             digest: registers.digest,
+            marks: Arc::default(),
             membership: schema::load_membership(&view)?,
             members: Arc::new(schema::load_members(&view)?),
             removed: Arc::new(schema::load_removed(&view)?),
@@ -112,6 +124,7 @@ impl Machine {
             digest: self.digest,
         };
         self.store.batch.put(Column::Meta, schema::REGISTERS, &registers.encode());
+        weight::put(&mut self.store.batch, self.store.written_bytes);
         fault::point("before_apply_batch")?;
         self.store.write(counts_changed)?;
         fault::point("after_apply_batch")?;
@@ -120,17 +133,39 @@ impl Machine {
         Ok(())
     }
 
+    /// Keeps the digest where every member does, so that any two can be compared while they apply.
+    pub(crate) fn mark_digest(&mut self, at: LogPosition) {
+        if !at.index.is_multiple_of(DIGEST_MARK_ENTRIES) {
+            return;
+        }
+        let now = self.digest_now();
+        let marks = Arc::make_mut(&mut self.marks);
+        if DIGEST_MARKS_MAX <= marks.len() {
+            marks.pop_front();
+        }
+        marks.push_back(now);
+    }
+
+    fn digest_now(&self) -> Digest {
+        Digest {
+            position: self.applied,
+            revision: Revision::new(self.store.revision),
+            bytes: self.digest.to_be_bytes(),
+        }
+    }
+
     fn publish(&self) {
         self.reader.publish(ReadPoint {
             committed: Arc::clone(&self.store.committed),
-            digest: Digest {
-                position: self.applied,
-                revision: Revision::new(self.store.revision),
-                bytes: self.digest.to_be_bytes(),
-            },
+            digest: self.digest_now(),
+            marks: Arc::clone(&self.marks),
+            alarms: Arc::clone(&self.alarms.alarms),
+            downgrade: self.downgrade.clone(),
+            written_bytes: self.store.written_bytes + self.leases.len() as u64 * weight::LEASE_BYTES,
             members: Arc::clone(&self.members),
             removed: Arc::clone(&self.removed),
             membership: self.membership.clone(),
+            auth: Arc::clone(&self.auth),
         });
     }
 

@@ -4,10 +4,13 @@
 //! machine that was opened later on another directory. A [`Pinned`] is one such point and never
 //! changes; hold one for a request, since it keeps superseded rows on disk.
 
+use crate::alarm::Alarms;
+use crate::auth::AuthBook;
 use crate::digest::Digest;
 use crate::error::{ReadError, StateError};
 use crate::lease;
-use crate::mvcc::hash::{self, HashKv};
+use crate::mvcc::export::{self, ExportedEvent};
+use crate::mvcc::hash::{self, HashKv, StoredHash};
 use crate::mvcc::history::{self, History, HistoryQuery};
 use crate::mvcc::past::{Plan, Way};
 use crate::mvcc::range;
@@ -18,24 +21,33 @@ use crate::txn;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use meerkat_types::{
-    Key, KeyRange, KvPage, Lease, LeaseId, LogPosition, MemberAttributes, MemberId, RangeAnswer, RangeQuery,
-    Revision, Txn, TxnDone,
+    Alarm, AlarmBy, Key, KeyRange, KvPage, Lease, LeaseId, LogPosition, MemberAttributes, MemberId,
+    RangeAnswer, RangeQuery, Revision, Txn, TxnDone,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Clones show the same state.
 #[derive(Clone, Default)]
 pub struct StateReader {
     point: Arc<ArcSwapOption<ReadPoint>>,
+    /// Whether the newest point asks who its clients are: all that a cluster without users pays.
+    auth_enabled: Arc<AtomicBool>,
 }
 
 pub(crate) struct ReadPoint {
     pub committed: Arc<Committed>,
     pub digest: Digest,
+    pub marks: Arc<VecDeque<Digest>>,
+    pub alarms: Arc<Alarms>,
+    pub downgrade: Option<Arc<str>>,
+    pub written_bytes: u64,
     pub members: Arc<Members>,
     pub removed: Arc<BTreeSet<u64>>,
     pub membership: Option<Membership>,
+    pub auth: Arc<AuthBook>,
 }
 
 /// The state after one applied batch.
@@ -50,7 +62,14 @@ impl StateReader {
     }
 
     pub(crate) fn publish(&self, point: ReadPoint) {
+        // Before the point when it comes and after it when it goes: whoever sees a point with users also
+        // knows that there are some.
+        let enabled = point.auth.is_enabled();
+        if enabled {
+            self.auth_enabled.store(true, Ordering::Release);
+        }
         self.point.store(Some(Arc::new(point)));
+        self.auth_enabled.store(enabled, Ordering::Release);
     }
 
     /// The newest point. No request may be served before a machine was opened for this reader.
@@ -77,8 +96,40 @@ impl StateReader {
         self.pin().digest()
     }
 
+    /// The digest at the last places where all members keep it, oldest first.
+    pub fn digest_marks(&self) -> Vec<Digest> {
+        self.point.load().as_ref().map_or_else(Vec::new, |point| point.marks.iter().copied().collect())
+    }
+
+    /// The alarms that are on, in order, and who must clear each.
+    pub fn alarms(&self) -> Vec<(Alarm, AlarmBy)> {
+        let point = self.point.load();
+        point.as_ref().map_or_else(Vec::new, |point| point.alarms.iter().map(|(a, by)| (*a, *by)).collect())
+    }
+
+    /// The version that an operator means to go back to.
+    pub fn downgrade(&self) -> Option<Arc<str>> {
+        self.point.load().as_ref().and_then(|point| point.downgrade.clone())
+    }
+
+    /// What was ever written, as the quota counts it: what is there is this less what compaction has
+    /// removed.
+    pub fn written_bytes(&self) -> u64 {
+        self.point.load().as_ref().map_or(0, |point| point.written_bytes)
+    }
+
     pub fn range(&self, query: &RangeQuery) -> Result<RangeAnswer, ReadError> {
         self.pin().range(query)
+    }
+
+    /// Whether clients must say who they are.
+    pub fn auth_enabled(&self) -> bool {
+        self.auth_enabled.load(Ordering::Acquire)
+    }
+
+    /// Users, roles and permissions as of the newest point.
+    pub fn auth(&self) -> Arc<AuthBook> {
+        self.point.load().as_ref().map_or_else(Arc::default, |point| Arc::clone(&point.auth))
     }
 
     /// Answers a transaction for which [`Txn::is_read_only`] holds.
@@ -124,6 +175,11 @@ impl Pinned {
         self.point.digest
     }
 
+    /// Users, roles and permissions as of this point.
+    pub fn auth(&self) -> &Arc<AuthBook> {
+        &self.point.auth
+    }
+
     pub fn range(&self, query: &RangeQuery) -> Result<RangeAnswer, ReadError> {
         self.range_by(query, Way::Cheapest)
     }
@@ -143,6 +199,20 @@ impl Pinned {
 
     pub fn hash_kv(&self, at: Option<Revision>) -> Result<HashKv, ReadError> {
         hash::hash_kv(&self.point.committed, at)
+    }
+
+    /// Everything that is stored as of one revision, read in full.
+    pub fn stored_hash(&self, at: Revision) -> Result<StoredHash, ReadError> {
+        let history = self.hash_kv(Some(at))?;
+        Ok(StoredHash { history, present: hash::hash_pages(self.pages(&hash::every_key(at)?)?)? })
+    }
+
+    /// Every stored event that a reader could still see, in order, until told to stop.
+    pub fn each_event(
+        &self,
+        visit: impl FnMut(&ExportedEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        export::each_event(&self.point.committed, visit)
     }
 
     /// Events of whole revisions, until the query's bounds are reached. Refused below the compacted

@@ -7,7 +7,11 @@
 //! | `membership` | position and bytes of the newest membership entry | yes |
 //! | `member/` id | what a member published about itself | yes |
 //! | `removed/` id | that a member was in the cluster once and never may be again | yes |
-//! | `compaction` | how far this member has removed what is compacted | no |
+//! | `alarm/` kind, id | that an alarm is on, and who must clear it | yes |
+//! | `auth`, `auth-user/` name, `auth-role/` name | who may do what | yes |
+//! | `downgrade` | the version that an operator means to go back to | yes |
+//! | `weight` | everything ever written, as the quota counts it | no |
+//! | `compaction` | how far this member has removed what is compacted, and how much that was | no |
 //! | `local/` name | whatever the layer above keeps here | no |
 //!
 //! A checkpoint carries all of them, the local ones too: they describe the data beside them, and so
@@ -23,13 +27,15 @@ use meerkat_types::{LogPosition, MemberAttributes, MemberId, Revision};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Raised when an older release could misread a row of any column. 2: rows of `head` have times. 3:
-/// leases.
-pub const FORMAT_VERSION: u64 = 3;
+/// leases. 4: users, roles and alarms.
+pub const FORMAT_VERSION: u64 = 4;
 
-/// A directory of this format is one of the current format that has no leases yet.
-const FORMAT_WITHOUT_LEASES: u64 = 2;
+/// Directories of these formats are such of the current one that lack what came later: leases; users,
+/// roles and alarms.
+const FORMATS_TAKEN_OVER: [u64; 2] = [2, 3];
 
 const FORMAT: &[u8] = b"format";
 pub(crate) const REGISTERS: &[u8] = b"registers";
@@ -39,6 +45,7 @@ const MEMBER_END: &[u8] = b"member0";
 const REMOVED: &[u8] = b"removed/";
 const REMOVED_END: &[u8] = b"removed0";
 const COMPACTION: &[u8] = b"compaction";
+const DOWNGRADE: &[u8] = b"downgrade";
 const LOCAL: &[u8] = b"local/";
 
 const REGISTERS_BYTES: usize = 66;
@@ -111,7 +118,7 @@ impl Registers {
 /// Refuses a directory that this release would misread; marks a fresh one.
 pub(crate) fn check_format(db: &Db) -> Result<(), StateError> {
     match read_format(db)? {
-        Some(found) if found != FORMAT_WITHOUT_LEASES => refuse_other_format(db, found),
+        Some(found) if !FORMATS_TAKEN_OVER.contains(&found) => refuse_other_format(db, found),
         Some(_) | None => {
             let mut batch = Batch::new(db);
             batch.put(Column::Meta, FORMAT, &FORMAT_VERSION.to_be_bytes());
@@ -207,6 +214,22 @@ pub(crate) fn load_removed(view: &View) -> Result<BTreeSet<u64>, StateError> {
     Ok(removed)
 }
 
+pub(crate) fn put_downgrade(batch: &mut Batch, target: Option<&str>) {
+    match target {
+        Some(target) => batch.put(Column::Meta, DOWNGRADE, target.as_bytes()),
+        None => batch.delete(Column::Meta, DOWNGRADE),
+    }
+}
+
+pub(crate) fn load_downgrade(view: &View) -> Result<Option<Arc<str>>, StateError> {
+    match view.get(Column::Meta, DOWNGRADE)? {
+        None => Ok(None),
+        Some(row) => {
+            std::str::from_utf8(&row).map(|text| Some(text.into())).map_err(|_| damaged("downgrade"))
+        }
+    }
+}
+
 /// How far this member has got with removing what is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Removed {
@@ -214,21 +237,33 @@ pub(crate) struct Removed {
     pub next: EventId,
     /// The newest compacted revision for which everything removable is gone.
     pub finished: i64,
+    /// What all of it weighed.
+    pub bytes: u64,
+    /// What the events at exactly `finished` replaced weighs: no reader is owed it, and the next
+    /// compaction removes it.
+    pub held_bytes: u64,
 }
 
 impl Removed {
     pub(crate) fn load(view: &View) -> Result<Removed, StateError> {
         let Some(row) = view.get(Column::Meta, COMPACTION)? else {
-            return Ok(Removed { next: EventId::first_of(0), finished: -1 });
+            return Ok(Removed { next: EventId::first_of(0), finished: -1, bytes: 0, held_bytes: 0 });
         };
-        let (next, finished) = row.split_at_checked(12).ok_or(damaged("compaction"))?;
-        let finished = finished.try_into().map(i64::from_be_bytes).map_err(|_| damaged("compaction"))?;
-        Ok(Removed { next: EventId::from_bytes(next).ok_or(damaged("compaction"))?, finished })
+        let mut rest: &[u8] = &row;
+        let next = take(&mut rest, 12).and_then(EventId::from_bytes).ok_or(damaged("compaction"))?;
+        let mut number = || take(&mut rest, 8).and_then(|bytes| bytes.try_into().ok());
+        let finished = number().map(i64::from_be_bytes).ok_or(damaged("compaction"))?;
+        // Before format 4 nobody counted.
+        let bytes = number().map_or(0, u64::from_be_bytes);
+        let held_bytes = number().map_or(0, u64::from_be_bytes);
+        Ok(Removed { next, finished, bytes, held_bytes })
     }
 
     pub(crate) fn put(&self, batch: &mut Batch) {
         let mut row = self.next.to_bytes().to_vec();
         row.extend_from_slice(&self.finished.to_be_bytes());
+        row.extend_from_slice(&self.bytes.to_be_bytes());
+        row.extend_from_slice(&self.held_bytes.to_be_bytes());
         batch.put(Column::Meta, COMPACTION, &row);
     }
 }
@@ -268,7 +303,7 @@ pub struct SnapshotInfo {
 }
 
 pub fn snapshot_info(db: &Db) -> Result<SnapshotInfo, StateError> {
-    if let Some(found) = read_format(db)? {
+    if let Some(found) = read_format(db)?.filter(|found| !FORMATS_TAKEN_OVER.contains(found)) {
         refuse_other_format(db, found)?;
     }
     let view = db.view();

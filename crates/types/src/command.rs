@@ -1,6 +1,6 @@
 //! Every change the cluster can agree on.
 
-use crate::{Key, KeyRange, LeaseId, LeaseTtl, MemberId, Revision, Txn};
+use crate::{Alarm, AlarmBy, Asker, AuthCommand, Key, KeyRange, LeaseId, LeaseTtl, MemberId, Revision, Txn};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ pub struct Proposal {
     pub id: RequestId,
     /// The proposer's clock, in milliseconds since the Unix epoch. Apply never lets time go back.
     pub stamp_ms: u64,
+    /// `None`: the cluster itself, which may do everything.
+    pub asker: Option<Asker>,
     pub command: Command,
 }
 
@@ -41,6 +43,18 @@ pub enum Command {
     },
     /// A member tells the others under which name it runs and where clients reach it.
     PublishMember(MemberAttributes),
+    /// Raised already, an alarm stays as it is; but one that an operator raises too is the operator's.
+    RaiseAlarm {
+        alarm: Alarm,
+        by: AlarmBy,
+    },
+    ClearAlarm {
+        alarm: Alarm,
+        by: AlarmBy,
+    },
+    /// Notes to which version an operator means to go back; `None` takes it back.
+    SetDowngrade(Option<String>),
+    Auth(AuthCommand),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

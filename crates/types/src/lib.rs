@@ -8,6 +8,8 @@
 //! Nothing here is serializable, on purpose: the wire's shape lives in `proto`, the log's in
 //! `raft::entry`, the disk's in `state::mvcc::record`, so that each keeps its own promise.
 
+mod alarm;
+mod auth;
 mod command;
 mod event;
 mod key;
@@ -23,6 +25,11 @@ mod revision;
 mod txn;
 mod watch;
 
+pub use alarm::{Alarm, AlarmBy, AlarmKind};
+pub use auth::{
+    Access, Asker, AssignedToken, AuthCommand, AuthDone, AuthRefusal, AuthRevision, Password, Permission,
+    PermissionKind, ROOT_ROLE, ROOT_USER, RoleName, TokenDigest, UserName,
+};
 pub use command::{
     Command, Compact, DeleteRange, GrantLease, LeaseNote, MemberAttributes, NewLease, NewValue, Proposal,
     Put, RequestId,

@@ -25,6 +25,10 @@ pub const PROPOSALS_PENDING_MAX: usize = 5_000;
 /// it takes the memory of everybody else.
 pub const PROPOSALS_PENDING_BYTES_MAX: usize = 256 << 20;
 
+/// Entries that are agreed on and not applied yet, above which a member takes no more proposals: as
+/// etcd.
+pub const APPLY_BACKLOG_MAX: u64 = 5_000;
+
 /// The longest a lease can be asked to live: as etcd, near three centuries.
 pub const LEASE_TTL_SECONDS_MAX: i64 = 9_000_000_000;
 

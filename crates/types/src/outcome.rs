@@ -1,6 +1,6 @@
 //! What a command answers, and the refusals that are part of the answer.
 
-use crate::{KeyValue, LeaseTtl, Revision, TxnOpDone};
+use crate::{AuthDone, AuthRefusal, KeyValue, LeaseTtl, Revision, TxnOpDone};
 
 /// The same on every member, for the same log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,11 @@ pub enum Outcome {
     /// How many of the leases were still there.
     LeasesNoted(u64),
     MemberPublished,
+    AlarmRaised,
+    /// Whether there was such an alarm to clear.
+    AlarmCleared(bool),
+    DowngradeSet,
+    Auth(AuthDone),
     Refused(Refusal),
 }
 
@@ -64,6 +69,14 @@ pub enum Refusal {
     /// The data directory of this member is not the one the cluster knows under its id.
     #[error("member {member} is known with another data directory")]
     OtherIncarnation { member: crate::MemberId },
+    /// An alarm says that a member has no room.
+    #[error("a member has no room for more data")]
+    NoSpace,
+    /// An alarm says that a member's data differs from the others'.
+    #[error("a member's data differs from the others'")]
+    Corrupt,
     #[error("member {member} was removed from the cluster")]
     MemberRemoved { member: crate::MemberId },
+    #[error(transparent)]
+    Auth(#[from] AuthRefusal),
 }

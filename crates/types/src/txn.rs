@@ -77,6 +77,15 @@ impl Txn {
         self.operations().all(|op| matches!(op, TxnOp::Range(_)))
     }
 
+    /// Whether any branch, at any depth, puts a key.
+    pub fn holds_put(&self) -> bool {
+        self.operations().any(|op| match op {
+            TxnOp::Put(_) => true,
+            TxnOp::Txn(txn) => txn.holds_put(),
+            TxnOp::Range(_) | TxnOp::DeleteRange(_) => false,
+        })
+    }
+
     pub fn operations(&self) -> impl Iterator<Item = &TxnOp> {
         self.success.iter().chain(&self.failure)
     }

@@ -143,6 +143,14 @@ impl Core {
         self.streams.remove(id.slot as usize);
     }
 
+    /// Makes no watcher, and says why in its turn.
+    pub fn refuse(&mut self, stream_id: StreamId, refused: Refused) {
+        let Some(stream) = self.streams.get_mut(stream_id.slot as usize) else { return };
+        if stream.id == stream_id {
+            stream.push(Item::Control(Control::Refused(refused)), &mut self.awake);
+        }
+    }
+
     /// Makes a watcher; the answer is queued before anything it is told.
     pub fn register(&mut self, stream_id: StreamId, request: WatchRequest, horizon: Horizon) {
         assert!(self.frontier() <= horizon.current, "watchers are never told before readers can see");

@@ -11,7 +11,7 @@ use crate::encoded::{Encoded, Meter};
 use crate::history::{History, HistoryError, Horizon};
 use crate::outbox::{Out, Taken};
 use crate::report::{Totals, WatcherReport};
-use crate::stream::{End, StreamId, StreamOptions};
+use crate::stream::{End, Refused, StreamId, StreamOptions};
 use meerkat_types::{EventBatch, Revision, WatchId, WatchRequest};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -255,6 +255,11 @@ pub struct WatchStream {
 impl WatchStream {
     pub fn register(&self, request: WatchRequest) {
         self.with_horizon(|core, id, horizon| core.register(id, request, horizon));
+    }
+
+    /// Answers a request for a watcher with a refusal.
+    pub fn refuse(&self, refused: Refused) {
+        self.with_horizon(|core, id, _| core.refuse(id, refused));
     }
 
     pub fn cancel(&self, watch: WatchId) {

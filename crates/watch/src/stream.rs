@@ -93,6 +93,8 @@ pub enum Refused {
     BeforeHistory,
     /// The keys of all watchers together take too much memory.
     OutOfMemory,
+    /// Whoever asks may not see these keys; with what to tell them.
+    NotPermitted(&'static str),
 }
 
 #[derive(Debug)]

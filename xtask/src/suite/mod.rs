@@ -29,11 +29,9 @@ struct Request {
 
 pub fn test(root: &Path, arguments: &[String]) -> Result<(), Failure> {
     let request = parse(arguments)?;
-    // The black-box suites start this program; a test build alone would not promise it is there.
-    process::run("build", process::cargo(root, &["build", "--release", "--package", "meerkat"]))?;
-    // And the images hold this one, built as scripts/image builds it.
-    let chaos = ["build", "--release", "--package", "meerkat-chaos", "--bin", "meerkat-chaos"];
-    process::run("build", process::cargo(root, &chaos))?;
+    // The black-box suites start the one, and the images hold both: built as scripts/image builds them.
+    let programs = ["build", "--release", "--package", "meerkat", "--package", "meerkat-chaos", "--bins"];
+    process::run("build", process::cargo(root, &programs))?;
     let (programs, target) = discover::build_test_programs(root)?;
     let suites = plan::plan(root, &programs, request.long);
     let chosen: Vec<_> = suites.into_iter().filter(|suite| request.wants(&suite.name)).collect();

@@ -20,14 +20,22 @@ pub struct Suite {
     pub counts: bool,
     /// Whether it may run beside another of its kind.
     pub waits: bool,
+    /// Whether it is a test program of a package, and looks for its files beside the package's manifest.
+    pub of_package: bool,
 }
 
 /// Suites that leave both cores idle most of the time, and promise nothing about speed.
 const WAITS: &[&str] = &[
+    "meerkat-client it",
+    "meerkat-chaos churn",
+    "meerkat-chaos client_fate",
     "meerkat-chaos cluster_differential",
     "meerkat-chaos lease_differential",
     "meerkat-chaos lease_incidents",
     "meerkat-chaos lease_precision",
+    "meerkat-chaos listwatch",
+    "meerkat-chaos lock_differential",
+    "meerkat-chaos membership",
     "meerkat-chaos membership_chaos",
     "meerkat-chaos smoke",
 ];
@@ -54,6 +62,8 @@ const BUDGETS: &[(&str, u64)] = &[
     ("meerkat-raft it", 300),
     ("meerkat-server it", 300),
     ("meerkat-client it", 900),
+    ("meerkat-listwatch unit", 180),
+    ("meerkat it", 420),
     ("meerkat-chaos client_failover", 600),
     ("meerkat-chaos client_fate", 400),
     ("meerkat-chaos membership", 600),
@@ -70,7 +80,8 @@ pub fn plan(root: &Path, programs: &[Program], long: bool) -> Vec<Suite> {
     let chaos = suites.iter().position(|suite| suite.name.starts_with("meerkat-chaos"));
     suites.insert(chaos.unwrap_or(suites.len()), documentation(root));
     suites.push(simulation(root));
-    suites.push(failover_demo(root));
+    suites.push(demo(root, "failover", 240));
+    suites.push(demo(root, "controllers", 240));
     suites.push(packages(root));
     suites.push(compose(root));
     // Stable: each half keeps its order.
@@ -105,6 +116,7 @@ fn suite_of(program: &Program) -> Suite {
     Suite {
         budget: Duration::from_secs(budget.unwrap_or_else(|| budget_default(&program.kind, black_box))),
         waits: WAITS.contains(&name.as_str()),
+        of_package: true,
         name,
         program: program.executable.clone(),
         arguments: arguments.iter().map(ToString::to_string).collect(),
@@ -129,9 +141,10 @@ fn documentation(root: &Path) -> Suite {
         program: cargo,
         arguments: ["test", "--release", "--workspace", "--doc"].map(str::to_owned).to_vec(),
         directory: root.to_path_buf(),
-        budget: Duration::from_secs(180),
+        budget: Duration::from_secs(420),
         counts: true,
         waits: false,
+        of_package: false,
     }
 }
 
@@ -150,6 +163,7 @@ fn simulation(root: &Path) -> Suite {
         budget: Duration::from_secs(900),
         counts: true,
         waits: false,
+        of_package: false,
     }
 }
 
@@ -167,19 +181,21 @@ fn packages(root: &Path) -> Suite {
         budget: Duration::from_secs(420),
         counts: false,
         waits: false,
+        of_package: false,
     }
 }
 
-/// The demo as a visitor runs it, without a terminal. It fails by its own verdict.
-fn failover_demo(root: &Path) -> Suite {
+/// A demo as a visitor runs it, without a terminal. It fails by its own verdict.
+fn demo(root: &Path, name: &str, budget_s: u64) -> Suite {
     Suite {
-        name: "failover demo".to_owned(),
-        program: root.join("scripts/demo-failover"),
+        name: format!("{name} demo"),
+        program: root.join(format!("scripts/demo-{name}")),
         arguments: vec!["--plain".to_owned()],
         directory: root.to_path_buf(),
-        budget: Duration::from_secs(240),
+        budget: Duration::from_secs(budget_s),
         counts: false,
         waits: false,
+        of_package: false,
     }
 }
 
@@ -193,6 +209,7 @@ fn compose(root: &Path) -> Suite {
         budget: Duration::from_secs(240),
         counts: false,
         waits: false,
+        of_package: false,
     }
 }
 
@@ -225,6 +242,7 @@ mod tests {
             "meerkat-chaos crash",
             "simulation",
             "failover demo",
+            "controllers demo",
             "packages",
             "docker compose",
         ];

@@ -13,6 +13,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::plan::Suite;
+use crate::process::forget_our_package;
 
 /// How long output may still arrive after a suite has ended, from a process that outlived it.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -55,7 +56,11 @@ pub fn run(suite: &Suite, logs: &Path, long: bool, label: Option<&str>) -> Resul
     let (reader, writer) = std::io::pipe().map_err(|err| fail("make a pipe", err))?;
     let second = writer.try_clone().map_err(|err| fail("make a pipe", err))?;
     let mut command = Command::new(&suite.program);
-    command.args(&suite.arguments).current_dir(&suite.directory).env("CARGO_MANIFEST_DIR", &suite.directory);
+    command.args(&suite.arguments).current_dir(&suite.directory);
+    forget_our_package(&mut command);
+    if suite.of_package {
+        command.env("CARGO_MANIFEST_DIR", &suite.directory);
+    }
     if long {
         command.env("MEERKAT_LONG", "1");
     }
@@ -189,6 +194,7 @@ mod tests {
             budget: Duration::from_millis(budget_ms),
             counts: true,
             waits: false,
+            of_package: true,
         }
     }
 

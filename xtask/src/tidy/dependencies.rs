@@ -11,6 +11,7 @@ use crate::metadata::Package;
 const TABLE: &[(&str, &[&str])] = &[
     ("meerkat-types", &[]),
     ("meerkat-proto", &["meerkat-types"]),
+    ("meerkat-backup", &[]),
     ("meerkat-engine", &[]),
     ("meerkat-state", &["meerkat-types", "meerkat-engine"]),
     ("meerkat-watch", &["meerkat-types"]),
@@ -18,6 +19,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "meerkat-server",
         &[
+            "meerkat-backup",
             "meerkat-types",
             "meerkat-proto",
             "meerkat-engine",
@@ -30,7 +32,17 @@ const TABLE: &[(&str, &[&str])] = &[
     ("meerkat-listwatch", &["meerkat-types", "meerkat-watch"]),
     // The operator's commands and the load generator speak through the generated stubs in `proto`: a
     // command shows what one member answered, and a load counts each attempt. The demo is an application.
-    ("meerkat", &["meerkat-types", "meerkat-proto", "meerkat-client", "meerkat-server", "meerkat-listwatch"]),
+    (
+        "meerkat",
+        &[
+            "meerkat-backup",
+            "meerkat-types",
+            "meerkat-proto",
+            "meerkat-client",
+            "meerkat-server",
+            "meerkat-listwatch",
+        ],
+    ),
     // Raw stubs on purpose: a client that hides repeats cannot judge a server. Never a server crate.
     ("meerkat-chaos", &["meerkat-types", "meerkat-proto", "meerkat-client"]),
     // The whole member on simulated ground, judged by the checkers of chaos.

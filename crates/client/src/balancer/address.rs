@@ -39,7 +39,7 @@ fn secured(name: &str, endpoint: Endpoint, config: &Config) -> Result<Endpoint, 
     }
     config.tls.check().map_err(|reason| Error::invalid(format!("bad TLS settings for {name}: {reason}")))?;
     let wrong = |error| Error::invalid(format!("bad TLS settings for {name}: {}", causes(&error)));
-    endpoint.tls_config(config.tls.for_endpoint()).map_err(wrong)
+    config.tls.secure(endpoint).map_err(wrong)
 }
 
 #[cfg(not(feature = "tls"))]

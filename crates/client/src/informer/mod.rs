@@ -30,6 +30,8 @@ mod backlog;
 mod backoff;
 mod builder;
 mod grpc;
+#[cfg(feature = "listwatch")]
+mod http;
 mod list_watch;
 mod machine;
 mod object;
@@ -48,11 +50,16 @@ use tokio::task::AbortHandle;
 
 pub use builder::{Builder, Undecoded};
 pub use grpc::KeySource;
+#[cfg(feature = "listwatch")]
+pub use http::{ObjectSource, Trail};
 pub use list_watch::{ListWatch, Page, PageRequest, SourceError};
 pub use object::{Delta, Object};
 pub use status::{InformerStatus, Phase, Stopped};
 pub use store::{Rejected, Snapshot, Store, UnknownIndex};
 pub use subscription::{Handling, Subscription, SubscriptionBuilder};
+
+#[cfg(feature = "listwatch")]
+pub(crate) use backoff::Backoff;
 
 use crate::{Client, Keys, Revision};
 use shared::Shared;

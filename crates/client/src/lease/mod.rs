@@ -1,6 +1,7 @@
 //! Leases: keys that go away unless someone keeps saying "still here".
 
 mod keeper;
+mod renew;
 mod schedule;
 
 pub(crate) use keeper::Keeper;

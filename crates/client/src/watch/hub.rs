@@ -40,6 +40,8 @@ pub(crate) enum News {
     Start(Start),
     /// The application has dropped this watch, or has read what a parked one waited for.
     Look(Serial),
+    /// Somebody wants to know how far the watches have come.
+    Progress,
 }
 
 /// What watches have to say to the task of their stream.
@@ -53,6 +55,8 @@ pub(crate) struct Inbox {
 #[derive(Default)]
 struct InboxState {
     news: Vec<News>,
+    /// Progress is wanted, by however many.
+    progress: bool,
     /// The task is ending and reads no more.
     closed: bool,
 }
@@ -80,8 +84,21 @@ impl Inbox {
         }
     }
 
+    pub(crate) fn want_progress(&self) {
+        let mut state = self.state.lock();
+        if !state.closed && !std::mem::replace(&mut state.progress, true) {
+            drop(state);
+            self.wake.notify_one();
+        }
+    }
+
     pub(crate) fn take(&self) -> Vec<News> {
-        std::mem::take(&mut self.state.lock().news)
+        let mut state = self.state.lock();
+        let mut news = std::mem::take(&mut state.news);
+        if std::mem::take(&mut state.progress) {
+            news.push(News::Progress);
+        }
+        news
     }
 
     /// Resolves when there may be news.

@@ -209,6 +209,11 @@ impl Mailbox {
         state.monitor.get_or_insert_with(|| watch::Sender::new(state.status.clone())).subscribe()
     }
 
+    /// The application wants to know how far the watch has come.
+    pub(crate) fn want_mark(&self) {
+        self.home.want_progress();
+    }
+
     /// The application is gone.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();

@@ -186,6 +186,13 @@ impl Watch {
         drop(monitor.wait_for(settled).await);
     }
 
+    /// Asks for a mark now rather than when the next one is due, of a watch with
+    /// [`WatchBuilder::marks`]. A member that is behind with one of its stream's watches does not answer;
+    /// whoever waits for a mark asks again after a moment.
+    pub fn hurry(&self) {
+        self.mailbox.want_mark();
+    }
+
     /// How it is doing now.
     pub fn status(&self) -> WatchStatus {
         self.mailbox.status()

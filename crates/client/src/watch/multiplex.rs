@@ -19,9 +19,11 @@
 //!   has no watch yet, and later ones do not. So the first thing asked on a stream is progress, and if
 //!   an answer comes before the first creation's, marks of this kind are not used on it. Newer servers
 //!   keep marks in order with events, but not with creations: a mark may be queued first, and a creation
-//!   that was asked for later answered before it. Such a mark knows nothing of that watch. It is told by
-//!   its revision, which is not above the one that the creation was answered with; a watch believes
-//!   only marks that are.
+//!   that was asked for later answered before it. Such a mark knows nothing of that watch. A watch believes
+//!   only marks that are certainly younger than its creation: those whose revision is above the one that
+//!   the creation was answered with, and, as a store may stand still, those that can only be answers to
+//!   what was asked after that answer: a request is answered once at most and in order, so once more marks
+//!   came than had been asked for by then, the last one is.
 //! * **Every stream can be asked for a sign of life.** Progress requests may be left unanswered while a
 //!   watch is catching up or starts in the future, so they prove nothing. A creation that has to be
 //!   refused is always answered (see `wire::probe`).
@@ -126,6 +128,7 @@ impl Multiplex {
             match news {
                 News::Start(start) => self.add(start),
                 News::Look(serial) => self.look(serial),
+                News::Progress => self.ask_progress(),
             }
         }
     }
@@ -161,6 +164,7 @@ impl Multiplex {
             mailbox: start.mailbox,
             place: Place::Waiting,
             created_at: Revision::new(0),
+            asked_before: 0,
             lost: None,
             setbacks: 0,
             denied: false,
@@ -219,7 +223,10 @@ impl Multiplex {
         if let Some(create) = self.next_create() {
             return Some(create);
         }
-        std::mem::take(&mut self.stream.wants_progress).then(wire::progress)
+        let wanted = std::mem::take(&mut self.stream.wants_progress);
+        // The greeting is not counted: where marks are believed it is never answered.
+        self.stream.progress_asked += u64::from(wanted);
+        wanted.then(wire::progress)
     }
 
     fn next_create(&mut self) -> Option<pb::WatchRequest> {
@@ -281,11 +288,12 @@ impl Multiplex {
             stream.ids.remove(&id);
             return self.cancelled(serial, &response, now);
         }
-        let endpoint = stream.endpoint.clone();
+        let (endpoint, asked_before) = (stream.endpoint.clone(), stream.progress_asked);
         if let Some(entry) = self.watches.get_mut(&serial) {
             entry.place = Place::Live(id);
             entry.denied = false;
             entry.created_at = wire::header_revision(&response);
+            entry.asked_before = asked_before;
             entry.resume.created(entry.created_at);
             entry.tell_live(endpoint, now);
         }
@@ -330,7 +338,9 @@ impl Multiplex {
             Marks::Unknown => self.stream.marks = Marks::Early,
             Marks::Early => {}
             Marks::True => {
-                for entry in self.watches.values_mut().filter(|entry| entry.is_known_at(at)) {
+                self.stream.marks_heard += 1;
+                let heard = self.stream.marks_heard;
+                for entry in self.watches.values_mut().filter(|entry| entry.is_known_at(at, heard)) {
                     entry.mark(at);
                 }
             }

@@ -19,6 +19,10 @@ mod lease;
 mod lock;
 mod members;
 mod namespace;
+#[cfg(feature = "listwatch")]
+mod objects;
+#[cfg(feature = "listwatch")]
+mod objects_fake;
 mod server;
 mod session;
 mod stm;

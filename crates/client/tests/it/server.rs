@@ -67,6 +67,9 @@ pub struct Member {
     args: Vec<String>,
     log: PathBuf,
     pub url: String,
+    /// Where its list-watch door is, if it has one.
+    #[cfg_attr(not(feature = "listwatch"), allow(dead_code))]
+    pub door: String,
 }
 
 impl Member {
@@ -130,6 +133,8 @@ pub struct Cluster {
 pub struct Options {
     pub flags: Vec<String>,
     pub client_scheme: Option<&'static str>,
+    /// Whether every member opens the list-watch door too.
+    pub listwatch: bool,
 }
 
 /// Ports that were free a moment ago. Held open together, so that they differ.
@@ -161,7 +166,7 @@ impl Cluster {
 
     fn spawn(kind: Kind, size: usize, options: &Options) -> Cluster {
         let dir = tempfile::tempdir().expect("a directory");
-        let ports = free_ports(size * 2);
+        let ports = free_ports(size * 3);
         let scheme = options.client_scheme.unwrap_or("http");
         let peer = |index: usize| format!("http://127.0.0.1:{}", ports[size + index]);
         let initial: Vec<_> = (0..size).map(|index| format!("m{index}={}", peer(index))).collect();
@@ -178,7 +183,11 @@ impl Cluster {
                 "--initial-cluster-state=new".to_owned(),
             ];
             args.extend(options.flags.iter().cloned());
-            Member { child: None, kind, args, log: dir.path().join(format!("m{index}.log")), url }
+            let door = format!("http://127.0.0.1:{}", ports[2 * size + index]);
+            if options.listwatch {
+                args.push(format!("--listen-listwatch-urls={door}"));
+            }
+            Member { child: None, kind, args, log: dir.path().join(format!("m{index}.log")), url, door }
         });
         Cluster { members: members.collect(), _dir: dir }
     }

@@ -48,6 +48,7 @@ async fn only_a_trusted_server_and_a_known_client_talk() {
             format!("--key-file={}", write(dir.path(), "server.key", &server.key)),
             "--client-cert-auth".to_owned(),
         ],
+        listwatch: false,
     };
     let cluster = Cluster::start_with(Kind::Etcd, 1, &options);
     let config = || cluster.config().request_timeout(Duration::from_secs(5));

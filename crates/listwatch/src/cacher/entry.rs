@@ -6,6 +6,9 @@
 //!
 //! The key says where an object belongs, whatever its metadata says: others can write to the store too.
 
+use crate::json_path::JsonPath;
+use crate::registry::{Kind, SelectableField};
+use crate::schema::StoredDefaults;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -20,18 +23,67 @@ pub struct Shape {
     pub kind: String,
     /// Whether keys are `namespace/name`, or `name`.
     pub namespaced: bool,
-    /// Paths such as `spec.nodeName`. `metadata.name` and `metadata.namespace` go without saying.
+    /// Filled in where a stored object lacks it.
+    defaults: Option<Arc<StoredDefaults>>,
+    /// Names such as `spec.nodeName`. `metadata.name` and `metadata.namespace` go without saying.
     pub fields: Arc<[Arc<str>]>,
+    /// How each of the fields is read, in the same order.
+    readers: Arc<[SelectableField]>,
 }
 
 impl Shape {
+    /// `fields`: paths of names, each called by its path.
     pub fn new(api_version: &str, kind: &str, namespaced: bool, fields: &[&str]) -> Shape {
+        let reader = |field: &&str| SelectableField {
+            name: (*field).to_owned(),
+            paths: JsonPath::parse(&format!(".{field}")).into_iter().collect(),
+            missing: String::new(),
+        };
+        Shape::with(api_version, kind, namespaced, fields.iter().map(reader).collect())
+    }
+
+    /// Of the objects as they are stored.
+    pub fn of(kind: &Kind) -> Shape {
+        let mut shape =
+            Shape::with(&kind.stored_as, &kind.kind, kind.is_namespaced(), kind.selectable.clone());
+        shape.defaults.clone_from(&kind.stored_defaults);
+        shape
+    }
+
+    fn with(api_version: &str, kind: &str, namespaced: bool, readers: Vec<SelectableField>) -> Shape {
         Shape {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
             namespaced,
-            fields: fields.iter().map(|field| Arc::from(*field)).collect(),
+            defaults: None,
+            fields: readers.iter().map(|field| Arc::from(field.name.as_str())).collect(),
+            readers: readers.into(),
         }
+    }
+
+    /// Whether entries of this shape can be chosen by all that `other` is chosen by.
+    pub fn covers(&self, other: &Shape) -> bool {
+        self.is_like(other) && other.readers.iter().all(|field| self.readers.contains(field))
+    }
+
+    /// One that covers `other`, and this as far as the two do not contradict each other: kinds that are
+    /// stored in one place are chosen by different fields.
+    pub fn widened(&self, other: &Shape) -> Shape {
+        let mut readers = other.readers.to_vec();
+        if self.is_like(other) {
+            let named = |name: &str| other.readers.iter().any(|field| field.name == name);
+            readers.extend(self.readers.iter().filter(|field| !named(&field.name)).cloned());
+        }
+        let mut shape = Shape::with(&other.api_version, &other.kind, other.namespaced, readers);
+        shape.defaults.clone_from(&other.defaults);
+        shape
+    }
+
+    fn is_like(&self, other: &Shape) -> bool {
+        self.api_version == other.api_version
+            && self.kind == other.kind
+            && self.namespaced == other.namespaced
+            && self.defaults == other.defaults
     }
 }
 
@@ -79,18 +131,24 @@ impl Entry {
         revision: u64,
     ) -> Result<Entry, Undecodable> {
         for (name, value) in [("apiVersion", &shape.api_version), ("kind", &shape.kind)] {
-            if !matches!(object.get(name), Some(Value::String(_))) {
+            // One that was stored in a version of before is of this one now.
+            if object.get(name).and_then(Value::as_str) != Some(value.as_str()) {
                 object.insert(name.to_owned(), Value::String(value.clone()));
             }
+        }
+        if let Some(defaults) = &shape.defaults {
+            defaults.fill(&mut object);
         }
         let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         let Value::Object(metadata) = metadata else { return Err(Undecodable::NotAnObject) };
         metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
         let labels = labels_of(metadata);
         let uid = metadata.get("uid").and_then(Value::as_str).unwrap_or_default().into();
-        let field = |name: &Arc<str>| (name.clone(), field_of(&object, name));
-        let fields = shape.fields.iter().map(field).collect();
         let Written { json, metadata, version } = Written::of(&object);
+        let object = Value::Object(object);
+        let field =
+            |(name, reader): (&Arc<str>, &SelectableField)| (name.clone(), reader.value(&object).into());
+        let fields = shape.fields.iter().zip(shape.readers.iter()).map(field).collect();
         let json = Bytes::from(json.into_boxed_slice());
         let key = Arc::from(key);
         Ok(Entry(Arc::new(Parts { key, json, metadata, version, labels, fields, uid, revision })))
@@ -189,19 +247,6 @@ fn labels_of(metadata: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
     let mut labels: Vec<(Box<str>, Box<str>)> = labels.iter().filter_map(text).collect();
     labels.sort_unstable();
     labels.into()
-}
-
-fn field_of(object: &Map<String, Value>, path: &str) -> Box<str> {
-    let mut names = path.split('.');
-    let mut value = names.next().and_then(|name| object.get(name));
-    for name in names {
-        value = value.and_then(|value| value.get(name));
-    }
-    match value {
-        Some(Value::String(text)) => text.as_str().into(),
-        Some(scalar @ (Value::Bool(_) | Value::Number(_))) => scalar.to_string().into(),
-        _ => Box::default(),
-    }
 }
 
 /// An object's JSON, and the places in it.
@@ -333,6 +378,23 @@ pub(super) mod tests {
         let values: Vec<&str> = entry.fields().map(|(_, value)| value).collect();
         assert_eq!(values, ["true", "3", ""]);
         assert_eq!((entry.namespace(), entry.name()), ("", "a"));
+    }
+
+    #[test]
+    fn fields_are_read_as_the_kind_says() {
+        let events = crate::registry::Registry::built_in();
+        let core = Shape::of(events.by_group_resource("", "events").expect("built in"));
+        let other = Shape::of(events.by_group_resource("events.k8s.io", "events").expect("built in"));
+        let value = br#"{"metadata":{},"reportingComponent":"kubelet","involvedObject":{"name":"x"}}"#;
+        let entry = Entry::decode(&core, "ns/a", value, 1).expect("an object");
+        assert_eq!((entry.field("source"), entry.field("regarding.name")), ("kubelet", ""));
+        assert!(!core.covers(&other) && core.covers(&core));
+        let both = core.widened(&other);
+        assert!(both.covers(&core) && both.covers(&other));
+        let entry = Entry::decode(&both, "ns/a", value, 1).expect("an object");
+        assert_eq!((entry.field("source"), entry.field("regarding.name")), ("kubelet", "x"));
+        let elsewhere = Shape::new("v1", "Event", false, &["a"]);
+        assert!(!both.widened(&elsewhere).covers(&core) && both.widened(&elsewhere).covers(&elsewhere));
     }
 
     #[test]

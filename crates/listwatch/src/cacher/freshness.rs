@@ -97,6 +97,11 @@ impl Freshness {
         self.by_deadline.first().map(|(deadline_ms, _)| *deadline_ms)
     }
 
+    /// The lowest revision that somebody waits for.
+    pub fn lowest(&self) -> Option<u64> {
+        self.by_revision.first().map(|(revision, _)| *revision)
+    }
+
     /// Its client went away, or it was told.
     pub fn leave(&mut self, id: WaiterId) {
         if let Some(waiter) = self.by_id.remove(&id) {
@@ -175,6 +180,7 @@ mod tests {
                 assert_eq!(freshness.waiting(), model.len());
                 let next = model.values().map(|(_, deadline)| *deadline).min();
                 assert_eq!(freshness.next_deadline_ms(), next);
+                assert_eq!(freshness.lowest(), model.values().map(|(wanted, _)| *wanted).min());
             }
         }
     }

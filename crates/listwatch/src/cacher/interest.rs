@@ -8,6 +8,7 @@
 use super::bucket;
 use super::event::Event;
 use super::filter::{Filter, Term, Test};
+use super::park::FoundBy;
 use super::store::Version;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -58,6 +59,12 @@ impl Interests {
             }
         }
         self.places.insert(id, places);
+    }
+
+    /// Whether a watcher with `filter` would stand under a term.
+    pub fn found_by(&self, filter: &Filter, now: &Version) -> FoundBy {
+        let by_scope = bucket::name_of_scope(filter.scope());
+        if self.choose(filter, now) == [by_scope] { FoundBy::Scope } else { FoundBy::Term }
     }
 
     pub fn remove(&mut self, id: WatcherId) {
@@ -151,6 +158,18 @@ mod tests {
     fn random_pod(rng: &mut StdRng, key: &str, revision: u64) -> Entry {
         let labels = format!("app={},n={}", rng.random_range(0..5), rng.random_range(0..5));
         pod(key, &labels, ["", "n1", "n2"][rng.random_range(0..3)], revision)
+    }
+
+    #[test]
+    fn who_stands_under_a_term_is_found_by_it() {
+        let interests = Interests::new(pods().fields);
+        let now = Version::new(&pods(), Bounds::default(), vec![pod("a/1", "app=web", "", 1)], 1);
+        let by = |filter: &Filter| interests.found_by(filter, &now);
+        assert_eq!(by(&Filter::default()), FoundBy::Scope);
+        assert_eq!(by(&Filter::new(Scope::object("a", "1"), vec![equals("app", "web")])), FoundBy::Scope);
+        assert_eq!(by(&Filter::new(Scope::all(), vec![equals("app", "web")])), FoundBy::Term);
+        let negative = Term::label("app", Test::NotEquals("web".into()));
+        assert_eq!(by(&Filter::new(Scope::all(), vec![negative])), FoundBy::Scope);
     }
 
     #[test]

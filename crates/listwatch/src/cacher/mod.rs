@@ -172,8 +172,12 @@ impl Cache {
     pub fn relist(&mut self, entries: Vec<Entry>, revision: u64) {
         let newest = entries.iter().map(Entry::revision).max().unwrap_or(0);
         assert!(newest <= revision, "a list is not older than its objects");
-        let version = Version::new(&self.shape, self.bounds, entries, revision);
-        let ring = Ring::new(self.limits, revision);
+        self.begin(Version::new(&self.shape, self.bounds, entries, revision));
+    }
+
+    /// As [`relist`](Self::relist), with a version that was made before: that takes long.
+    pub fn begin(&mut self, version: Version) {
+        let ring = Ring::new(self.limits, version.revision());
         self.content = Content::Ready(Box::new(Kept { versions: Versions::new(version), ring }));
     }
 

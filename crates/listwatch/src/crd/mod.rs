@@ -12,9 +12,11 @@ use crate::names::NameRule;
 use crate::registry::{
     ALL_VERBS, Column, ColumnSource, Kind, Origin, ScalePaths, Scope, SelectableField, Subresources,
 };
+use crate::schema::StoredDefaults;
 use crate::status::Refusal;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// Keeps a definition until its objects are gone.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -160,8 +162,22 @@ impl Definition {
             return Vec::new();
         };
         let names = self.accepted_names();
+        let defaults = self.stored_defaults();
         let served = self.spec.versions.iter().filter(|version| version.served);
-        served.map(|version| self.kind(&names, version, storage)).collect()
+        served.map(|version| self.kind(&names, version, storage, defaults.clone())).collect()
+    }
+
+    /// The kind in the version in which its objects are stored, served or not; nothing unless the definition
+    /// is established. For whoever has to reach all objects there are.
+    pub fn stored_kind(&self) -> Option<Kind> {
+        let version = self.spec.versions.iter().find(|version| version.storage)?;
+        let (names, defaults) = (self.accepted_names(), self.stored_defaults());
+        self.is_established().then(|| self.kind(&names, version, &version.name, defaults))
+    }
+
+    fn stored_defaults(&self) -> Option<Arc<StoredDefaults>> {
+        let version = self.spec.versions.iter().find(|version| version.storage)?;
+        StoredDefaults::of(version.schema.as_ref()?.open_api_v3.as_ref()?)
     }
 
     fn accepted_names(&self) -> Names {
@@ -169,7 +185,13 @@ impl Definition {
         serde_json::from_value(accepted).unwrap_or_default()
     }
 
-    fn kind(&self, names: &Names, version: &Version, storage: &str) -> Kind {
+    fn kind(
+        &self,
+        names: &Names,
+        version: &Version,
+        storage: &str,
+        stored_defaults: Option<Arc<StoredDefaults>>,
+    ) -> Kind {
         let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3.clone());
         let origin = Origin::Custom { definition: self.name.clone(), schema, terminating: self.terminating };
         Kind {
@@ -186,6 +208,7 @@ impl Definition {
             subresources: version.subresources(),
             storage: Some(format!("{}/{}", self.spec.group, names.plural)),
             stored_as: format!("{}/{storage}", self.spec.group),
+            stored_defaults,
             selectable: version.selectable_fields.iter().filter_map(Selectable::to_field).collect(),
             columns: version.columns(),
             name_rule: NameRule::DnsSubdomain,

@@ -265,12 +265,30 @@ impl Object {
         self.set_meta("deletionGracePeriodSeconds", Some(json!(grace_period_s)));
     }
 
+    pub fn set_label(&mut self, name: &str, value: &str) {
+        let mut labels = match self.meta("labels") {
+            Some(Value::Object(labels)) => labels.clone(),
+            _ => Map::new(),
+        };
+        labels.insert(name.to_owned(), json!(value));
+        self.set_meta("labels", Some(Value::Object(labels)));
+    }
+
     pub fn set_finalizers(&mut self, finalizers: &[String]) {
         self.set_meta("finalizers", if finalizers.is_empty() { None } else { Some(json!(finalizers)) });
     }
 
     pub fn set_managed_fields(&mut self, entries: Vec<Value>) {
         self.set_meta("managedFields", if entries.is_empty() { None } else { Some(Value::Array(entries)) });
+    }
+
+    pub fn take_all_metadata(&mut self, from: &Object) {
+        put(&mut self.0, "metadata", from.get("metadata").cloned());
+    }
+
+    /// Takes over one field of the metadata, or that there is none.
+    pub fn take_metadata(&mut self, field: &str, from: &Object) {
+        self.set_meta(field, from.meta(field).cloned());
     }
 
     /// Takes over what only the server may set, from the object as it is stored.

@@ -121,13 +121,17 @@ fn field_schema(field: &Field, dialect: Dialect) -> Value {
         Type::Int64 => json!({ "type": "integer", "format": "int64" }),
         Type::Bool => json!({ "type": "boolean" }),
         Type::Time | Type::MicroTime => json!({ "type": "string", "format": "date-time" }),
-        Type::TextMap => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        Type::Quantity => json!({ "type": "string" }),
+        Type::IntOrString => json!({ "x-kubernetes-int-or-string": true }),
+        Type::TextMap | Type::QuantityMap | Type::TimeMap => {
+            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+        }
         Type::BytesMap => {
             json!({ "type": "object", "additionalProperties": { "type": "string", "format": "byte" } })
         }
         Type::Json => json!({ "type": "object" }),
         Type::Message(message) if field.repeated => json!({ "$ref": reference(message.name, dialect) }),
-        Type::Message(message) => refer(message, dialect),
+        Type::Message(message) | Type::Inline(message) => refer(message, dialect),
     };
     if !field.repeated {
         return one;

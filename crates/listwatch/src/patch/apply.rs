@@ -31,8 +31,8 @@ pub struct Writer<'a> {
     pub api_version: &'a str,
     /// `status` and the like; empty for the object itself.
     pub subresource: &'a str,
-    /// The fields of the object that this way cannot write, such as `status`.
-    pub ignored: &'a [&'a str],
+    /// The paths of the object that this way cannot write, such as `status`.
+    pub ignored: &'a [&'a [&'a str]],
     pub now: Timestamp,
     /// [`Place::BUILT_IN`], or the root of the kind's schema.
     pub place: Place<'a>,
@@ -61,8 +61,11 @@ impl Writer<'_> {
             "managedFields",
             "resourceVersion",
         ];
-        for field in ["apiVersion", "kind"].iter().chain(self.ignored) {
+        for field in ["apiVersion", "kind"] {
             set.forget(&[field]);
+        }
+        for path in self.ignored {
+            set.forget(path);
         }
         for field in metadata {
             set.forget(&["metadata", field]);
@@ -282,7 +285,7 @@ mod tests {
             manager,
             api_version: "v1",
             subresource: "",
-            ignored: &["status"],
+            ignored: &[&["status"]],
             now: Timestamp { seconds: now, nanos: 0 },
             place: Place::BUILT_IN,
         }
@@ -386,7 +389,8 @@ mod tests {
         );
         let old = new.clone();
         new.set("status", Some(json!({ "phase": "y" })));
-        let status = Writer { subresource: "status", ignored: &["metadata", "spec"], ..writer("agent", 2) };
+        let status =
+            Writer { subresource: "status", ignored: &[&["metadata"], &["spec"]], ..writer("agent", 2) };
         track(Some(&old), &mut new, &status);
         let entry = new.managed_fields().iter().find(|entry| entry["manager"] == "agent").expect("an entry");
         assert_eq!(

@@ -4,8 +4,12 @@
 //! over, so a newer client can talk to us; bytes that cannot be right are a bad request. What a table says
 //! is never zero is left out when it is, as Kubernetes does in JSON.
 
+mod list;
 pub mod schemas;
+mod tables;
 pub mod wire;
+
+pub use list::ListEncoder;
 
 use crate::status::{Reason, Refusal};
 use crate::timestamp::Timestamp;
@@ -23,7 +27,11 @@ const MAGIC: &[u8] = b"k8s\0";
 
 /// Whether objects of this kind can be spoken of in protobuf.
 pub fn supports(api_version: &str, kind: &str) -> bool {
-    schemas::message(api_version, kind).is_some()
+    message_of(api_version, kind).is_some()
+}
+
+fn message_of(api_version: &str, kind: &str) -> Option<&'static Message> {
+    schemas::message(api_version, kind).or_else(|| tables::message(api_version, kind))
 }
 
 /// The object in a body.
@@ -42,7 +50,7 @@ pub fn decode(body: &[u8]) -> Result<Value, Refusal> {
             _ => {}
         }
     }
-    let message = schemas::message(&api_version, &kind).ok_or_else(|| {
+    let message = message_of(&api_version, &kind).ok_or_else(|| {
         let what = format!(
             "{api_version}, Kind={kind} cannot be read as {CONTENT_TYPE}; send it as application/json"
         );
@@ -59,16 +67,20 @@ pub fn decode(body: &[u8]) -> Result<Value, Refusal> {
 pub fn encode(object: &Value) -> Option<Vec<u8>> {
     let field = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (field("apiVersion"), field("kind"));
-    let message = schemas::message(api_version, kind)?;
-    let mut of_type = Writer::default();
-    of_type.text(1, api_version);
-    of_type.text(2, kind);
+    let message = message_of(api_version, kind)?;
     let mut envelope = Writer::default();
-    envelope.message(1, of_type);
+    envelope.message(1, of_type(api_version, kind));
     envelope.message(2, encode_message(message, object.as_object()?));
     envelope.text(3, "");
     envelope.text(4, "");
     Some([MAGIC, &envelope.finish()].concat())
+}
+
+fn of_type(api_version: &str, kind: &str) -> Writer {
+    let mut of_type = Writer::default();
+    of_type.text(1, api_version);
+    of_type.text(2, kind);
+    of_type
 }
 
 /// One event of a watch, as a WebSocket message carries it. See [`frame`] for a stream.
@@ -126,7 +138,12 @@ fn decode_field(
     allowance: &Allowance,
     object: &mut Map<String, Value>,
 ) -> Result<(), Refusal> {
-    if let (Type::TextMap | Type::BytesMap, Raw::Bytes(bytes)) = (field.of, raw) {
+    if let (Type::Inline(inner), Raw::Bytes(bytes)) = (field.of, raw) {
+        return decode_message(inner, bytes, allowance, object);
+    }
+    if let (Type::TextMap | Type::BytesMap | Type::QuantityMap | Type::TimeMap, Raw::Bytes(bytes)) =
+        (field.of, raw)
+    {
         let (key, value) = decode_entry(field, bytes, allowance)?;
         if let Some(entries) = object.entry(field.name).or_insert_with(|| json!({})).as_object_mut() {
             entries.insert(key, value);
@@ -140,7 +157,7 @@ fn decode_field(
             _ => Map::new(),
         };
         decode_message(inner, bytes, allowance, &mut fields)?;
-        if !fields.is_empty() {
+        if field.keeps_zero || !fields.is_empty() {
             object.insert(field.name.to_owned(), Value::Object(fields));
         }
         return Ok(());
@@ -177,6 +194,10 @@ fn decode_value(field: &Field, raw: Raw<'_>, allowance: &Allowance) -> Result<Op
             Ok(decode_time(bytes, allowance)?.map(|time| json!(time.to_micros().to_string())))
         }
         (Type::Json, Raw::Bytes(bytes)) => decode_json(bytes, allowance),
+        (Type::Quantity, Raw::Bytes(bytes)) => {
+            Ok(decode_quantity(bytes, allowance)?.map(Value::String).filter(|text| *text != json!("")))
+        }
+        (Type::IntOrString, Raw::Bytes(bytes)) => decode_int_or_string(bytes, allowance).map(Some),
         (Type::Message(inner), Raw::Bytes(bytes)) => {
             let mut fields = Map::new();
             decode_message(inner, bytes, allowance, &mut fields)?;
@@ -204,6 +225,33 @@ fn decode_time(bytes: &[u8], allowance: &Allowance) -> Result<Option<Timestamp>,
     Timestamp::new(seconds, nanos).map(Some).ok_or_else(|| malformed("a time is out of range"))
 }
 
+/// A message around a text.
+fn decode_quantity(bytes: &[u8], allowance: &Allowance) -> Result<Option<String>, Refusal> {
+    let mut found = None;
+    let mut reader = Reader::new(bytes, allowance);
+    while let Some(field) = reader.next_field()? {
+        if let (1, Raw::Bytes(bytes)) = field {
+            found = Some(text(bytes)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Which of the two it is, the number, and the text.
+fn decode_int_or_string(bytes: &[u8], allowance: &Allowance) -> Result<Value, Refusal> {
+    let (mut is_text, mut number, mut words) = (false, 0_i64, String::new());
+    let mut reader = Reader::new(bytes, allowance);
+    while let Some(field) = reader.next_field()? {
+        match field {
+            (1, Raw::Varint(value)) => is_text = value != 0,
+            (2, Raw::Varint(value)) => number = value.cast_signed(),
+            (3, Raw::Bytes(bytes)) => words = text(bytes)?,
+            _ => {}
+        }
+    }
+    Ok(if is_text { Value::String(words) } else { json!(number) })
+}
+
 fn decode_json(bytes: &[u8], allowance: &Allowance) -> Result<Option<Value>, Refusal> {
     let mut found = None;
     let mut reader = Reader::new(bytes, allowance);
@@ -226,7 +274,14 @@ fn decode_entry(field: &Field, bytes: &[u8], allowance: &Allowance) -> Result<(S
             _ => {}
         }
     }
-    let value = if matches!(field.of, Type::BytesMap) { STANDARD.encode(value) } else { text(value)? };
+    let value = match field.of {
+        Type::BytesMap => STANDARD.encode(value),
+        Type::QuantityMap => decode_quantity(value, allowance)?.unwrap_or_else(|| "0".to_owned()),
+        Type::TimeMap => {
+            decode_time(value, allowance)?.map(|time| time.to_seconds().to_string()).unwrap_or_default()
+        }
+        _ => text(value)?,
+    };
     Ok((key, Value::String(value)))
 }
 
@@ -234,6 +289,10 @@ fn decode_entry(field: &Field, bytes: &[u8], allowance: &Allowance) -> Result<(S
 fn encode_message(message: &Message, object: &Map<String, Value>) -> Writer {
     let mut writer = Writer::default();
     for field in message.fields {
+        if let Type::Inline(inner) = field.of {
+            writer.message(field.number, encode_message(inner, object));
+            continue;
+        }
         match (object.get(field.name), field.repeated) {
             (None | Some(Value::Null), _) => {}
             (Some(Value::Array(items)), true) => {
@@ -254,14 +313,13 @@ fn encode_value(field: &Field, value: &Value, writer: &mut Writer) {
         }
         (Type::Bool, Value::Bool(truth)) => writer.varint(field.number, u64::from(*truth)),
         (Type::Time | Type::MicroTime, Value::String(text)) => {
-            if let Some(time) = Timestamp::parse(text) {
-                let mut inner = Writer::default();
-                inner.varint(1, time.seconds.cast_unsigned());
-                inner.varint(2, u64::from(time.nanos));
-                writer.message(field.number, inner);
+            if let Some(time) = time(text) {
+                writer.message(field.number, time);
             }
         }
-        (Type::TextMap | Type::BytesMap, Value::Object(entries)) => {
+        (Type::Quantity, value) => writer.message(field.number, quantity(value)),
+        (Type::IntOrString, value) => writer.message(field.number, int_or_string(value)),
+        (Type::TextMap | Type::BytesMap | Type::QuantityMap | Type::TimeMap, Value::Object(entries)) => {
             entries.iter().for_each(|(key, value)| encode_entry(field, key, value, writer));
         }
         (Type::Json, value) => {
@@ -276,9 +334,46 @@ fn encode_value(field: &Field, value: &Value, writer: &mut Writer) {
     }
 }
 
+fn time(text: &str) -> Option<Writer> {
+    let time = Timestamp::parse(text)?;
+    let mut inner = Writer::default();
+    inner.varint(1, time.seconds.cast_unsigned());
+    inner.varint(2, u64::from(time.nanos));
+    Some(inner)
+}
+
+/// In JSON an amount may be a number.
+fn quantity(value: &Value) -> Writer {
+    let mut inner = Writer::default();
+    match value {
+        Value::String(text) => inner.text(1, text),
+        Value::Number(number) => inner.text(1, &number.to_string()),
+        _ => {}
+    }
+    inner
+}
+
+fn int_or_string(value: &Value) -> Writer {
+    let (is_text, number, text) = match value {
+        Value::String(text) => (1, 0, text.as_str()),
+        other => (0, other.as_i64().unwrap_or_default(), ""),
+    };
+    let mut inner = Writer::default();
+    inner.varint(1, is_text);
+    inner.varint(2, number.cast_unsigned());
+    inner.text(3, text);
+    inner
+}
+
 fn encode_entry(field: &Field, key: &str, value: &Value, writer: &mut Writer) {
-    let Some(text) = value.as_str() else { return };
+    let text = match (field.of, value) {
+        (Type::QuantityMap, value) => &value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        (_, Value::String(text)) => text,
+        _ => return,
+    };
     let bytes = match field.of {
+        Type::QuantityMap => quantity(&json!(text)).finish(),
+        Type::TimeMap => time(text).unwrap_or_default().finish(),
         // What is not Base64 was stored by somebody who bypassed this door; there are no bytes to tell of.
         Type::BytesMap => STANDARD.decode(text).unwrap_or_default(),
         _ => text.as_bytes().to_vec(),

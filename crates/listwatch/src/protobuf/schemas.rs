@@ -47,7 +47,14 @@ pub enum Type {
     BytesMap,
     /// A message around the bytes of a JSON document.
     Json,
+    /// An amount: a text in JSON.
+    Quantity,
+    QuantityMap,
+    TimeMap,
+    IntOrString,
     Message(&'static Message),
+    /// A message whose fields are those of its holder in JSON.
+    Inline(&'static Message),
 }
 
 const fn field(number: u32, name: &'static str, of: Type) -> Field {

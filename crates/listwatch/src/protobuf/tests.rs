@@ -125,10 +125,11 @@ fn an_event_of_a_watch_is_framed() {
 
 #[test]
 fn kinds_without_a_table_are_told_to_use_json() {
-    assert_eq!(encode(&json!({ "apiVersion": "v1", "kind": "Pod" })), None);
-    let body = [&b"k8s\0"[..], &[0x0a, 9, 0x0a, 2, b'v', b'1', 0x12, 3], b"Pod"].concat();
+    assert_eq!(encode(&json!({ "apiVersion": "v1", "kind": "Box" })), None);
+    let body = [&b"k8s\0"[..], &[0x0a, 9, 0x0a, 2, b'v', b'1', 0x12, 3], b"Box"].concat();
     assert_eq!(decode(&body).expect_err("no table").code(), 415);
-    assert!(supports("v1", "Secret") && !supports("apps/v1", "Deployment"));
+    assert!(supports("v1", "Secret") && supports("apps/v1", "Deployment"));
+    assert!(!supports("apps/v1", "ControllerRevision"));
 }
 
 #[test]

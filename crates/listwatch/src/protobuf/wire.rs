@@ -105,9 +105,14 @@ impl Writer {
     }
 
     pub fn bytes(&mut self, number: u32, value: &[u8]) {
-        self.raw_varint(u64::from(number) << 3 | 2);
-        self.raw_varint(value.len() as u64);
+        self.announce(number, value.len());
         self.bytes.extend_from_slice(value);
+    }
+
+    /// What comes before the bytes of a field that are written by somebody else.
+    pub fn announce(&mut self, number: u32, length: usize) {
+        self.raw_varint(u64::from(number) << 3 | 2);
+        self.raw_varint(length as u64);
     }
 
     pub fn text(&mut self, number: u32, value: &str) {

@@ -43,6 +43,9 @@ struct Entry {
     categories: Vec<String>,
     /// Given only for kinds that are answered and not kept.
     verbs: Option<Vec<String>>,
+    /// Those of the usual verbs that a kept kind does not have.
+    #[serde(default)]
+    without_verbs: Vec<String>,
     #[serde(default)]
     subresources: Vec<SubresourceName>,
     storage: Option<String>,
@@ -110,7 +113,11 @@ impl Entry {
         let stored_as = join_api_version(stored_group, &version);
         let kept = self.verbs.is_none();
         let storage = kept.then(|| self.storage.clone().unwrap_or_else(|| self.plural.clone()));
-        let all_verbs = || ALL_VERBS.iter().map(|verb| (*verb).to_owned()).collect();
+        let without = self.without_verbs;
+        let all_verbs = || {
+            let has = |verb: &&&str| !without.iter().any(|without| without == **verb);
+            ALL_VERBS.iter().filter(has).map(|verb| (*verb).to_owned()).collect()
+        };
         Kind {
             version,
             list_kind: self.list_kind.unwrap_or_else(|| format!("{}List", self.kind)),
@@ -119,6 +126,7 @@ impl Entry {
             subresources: subresources(&self.subresources),
             storage,
             stored_as,
+            stored_defaults: None,
             selectable: self.selectable_fields.into_iter().map(FieldEntry::into_field).collect(),
             columns: self.columns.into_iter().map(ColumnEntry::into_column).collect(),
             group: self.group,

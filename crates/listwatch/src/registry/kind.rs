@@ -4,9 +4,11 @@
 
 use crate::json_path::JsonPath;
 use crate::names::NameRule;
+use crate::schema::StoredDefaults;
 use crate::status::GroupResource;
 use serde::Deserialize;
 use serde_json::Value;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Scope {
@@ -32,6 +34,8 @@ pub struct Kind {
     pub storage: Option<String>,
     /// The group and version in which objects are stored: `apps/v1`.
     pub stored_as: String,
+    /// What is filled in where a stored object lacks it. Of all versions of a kind the same.
+    pub stored_defaults: Option<Arc<StoredDefaults>>,
     /// Beside `metadata.name` and `metadata.namespace`, which every kind has.
     pub selectable: Vec<SelectableField>,
     pub columns: Vec<Column>,

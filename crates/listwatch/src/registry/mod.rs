@@ -99,13 +99,19 @@ impl Registry {
 
     /// With the kinds of one definition, in the place of those that it had before.
     pub fn with(&self, definition: &str, kinds: Vec<Kind>) -> Registry {
+        self.with_all(BTreeMap::from([(definition.to_owned(), kinds)]))
+    }
+
+    /// The same for many definitions, at the cost of one.
+    pub fn with_all(&self, definitions: BTreeMap<String, Vec<Kind>>) -> Registry {
         let versions = self.inner.groups.iter().flat_map(|group| &group.versions);
-        let kept: Vec<Served> = versions
-            .flat_map(|version| version.by_plural.values())
-            .filter(|served| !served.kind.is_of(definition))
-            .cloned()
-            .collect();
-        Registry::of(kept.into_iter().chain(kinds.into_iter().map(Served::new)))
+        let is_kept = |served: &&Served| {
+            served.kind.custom().is_none_or(|(definition, _)| !definitions.contains_key(definition))
+        };
+        let kept: Vec<Served> =
+            versions.flat_map(|version| version.by_plural.values()).filter(is_kept).cloned().collect();
+        let kinds = definitions.into_values().flatten().map(Served::new);
+        Registry::of(kept.into_iter().chain(kinds))
     }
 
     /// Without what this definition added.
@@ -238,8 +244,10 @@ mod tests {
     fn the_hash_does_not_depend_on_the_order_of_arrival() {
         let (a, b) = (custom("as.x.io", "x.io", "v1", "as"), custom("bs.y.io", "y.io", "v1", "bs"));
         let one = Registry::built_in().with("as.x.io", vec![a.clone()]).with("bs.y.io", vec![b.clone()]);
-        let other = Registry::built_in().with("bs.y.io", vec![b]).with("as.x.io", vec![a]);
+        let other = Registry::built_in().with("bs.y.io", vec![b.clone()]).with("as.x.io", vec![a.clone()]);
         assert_eq!(one.hash(), other.hash());
+        let both = [("bs.y.io", b), ("as.x.io", a)].map(|(name, kind)| (name.to_owned(), vec![kind]));
+        assert_eq!(Registry::built_in().with_all(BTreeMap::from(both)).hash(), one.hash());
         assert_ne!(one.hash(), Registry::built_in().hash());
     }
 

@@ -31,7 +31,7 @@ impl Schema {
         }
     }
 
-    fn fill_map(&self, map: &mut Map<String, Value>) {
+    pub(super) fn fill_map(&self, map: &mut Map<String, Value>) {
         for (field, property) in &self.properties {
             if !property.nullable && map.get(field).is_some_and(Value::is_null) {
                 map.remove(field);

@@ -14,8 +14,11 @@ mod format;
 mod parse;
 mod pattern;
 mod prune;
+mod stored_defaults;
 mod structural;
 mod validate;
+
+pub use stored_defaults::StoredDefaults;
 
 use crate::status::Refusal;
 use pattern::Pattern;

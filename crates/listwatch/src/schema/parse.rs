@@ -17,7 +17,7 @@ impl Schema {
         if !depth_within(value, DEPTH_MAX) {
             return Err(vec![Cause::forbidden(field, "is nested too deeply")]);
         }
-        let mut reader = Reader { causes: Vec::new() };
+        let mut reader = Reader { causes: Vec::new(), patterns: 0 };
         let schema = reader.schema(value, field);
         if reader.causes.is_empty() {
             reader.causes = schema.structural_causes(field);
@@ -27,8 +27,12 @@ impl Schema {
     }
 }
 
+/// Patterns of one schema: each may take its share of memory.
+const PATTERNS_MAX: usize = 1_000;
+
 struct Reader {
     causes: Vec<Cause>,
+    patterns: usize,
 }
 
 impl Reader {
@@ -172,6 +176,12 @@ impl Reader {
 
     fn pattern(&mut self, map: &Map<String, Value>, field: &str) -> Option<Pattern> {
         let text = self.text(map, field, "pattern").filter(|text| !text.is_empty())?;
+        self.patterns += 1;
+        if PATTERNS_MAX < self.patterns {
+            let why = format!("a schema has {PATTERNS_MAX} patterns at most");
+            self.refuse(Cause::forbidden(format!("{field}.pattern"), &why));
+            return None;
+        }
         Pattern::compile(text)
             .map_err(|why| self.refuse(Cause::invalid(format!("{field}.pattern"), &shown(text), &why)))
             .ok()

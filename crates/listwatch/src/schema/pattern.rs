@@ -7,7 +7,7 @@
 use regex::{Regex, RegexBuilder};
 
 /// Bytes of one compiled pattern: one that repeats repetitions is refused, not stored.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
+const COMPILED_BYTES_MAX: usize = 256 << 10;
 /// Levels of groups in a pattern.
 const NESTING_MAX: u32 = 64;
 

@@ -83,8 +83,7 @@ impl TableForm<'_> {
         objects: impl Iterator<Item = &'b Value>,
         columns: bool,
     ) -> Value {
-        let columns: Vec<Value> =
-            if columns { self.kind.columns.iter().map(definition).collect() } else { Vec::new() };
+        let columns = if columns { self.columns() } else { Vec::new() };
         let rows: Vec<Value> = objects.map(|object| self.row(object)).collect();
         json!({
             "kind": "Table",
@@ -95,7 +94,12 @@ impl TableForm<'_> {
         })
     }
 
-    fn row(&self, object: &Value) -> Value {
+    /// What a table says of its columns.
+    pub fn columns(&self) -> Vec<Value> {
+        self.kind.columns.iter().map(definition).collect()
+    }
+
+    pub fn row(&self, object: &Value) -> Value {
         let cells: Vec<Value> =
             self.kind.columns.iter().map(|column| cell::cell(column, object, self.now)).collect();
         let included = match self.include {

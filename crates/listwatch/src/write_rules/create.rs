@@ -15,6 +15,8 @@ const GENERATED_BASE_LENGTH_MAX: usize = 58;
 /// No vowels and nothing that looks like one: a generated name says no words.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
+/// On every namespace.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// What a new object is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,11 @@ pub fn before_create(
     }
     let causes = check::metadata(&object, kind.name_rule, kind.is_namespaced());
     invalid(kind, object.name(), causes)?;
+    if is_phased(kind) {
+        // So that it can be chosen by its name where only labels are asked for.
+        let name = object.name().to_owned();
+        object.set_label(NAME_LABEL, &name);
+    }
     Ok(Decision { write: Write::Create(stored_bytes(&object, kind)), object })
 }
 
@@ -252,6 +259,7 @@ mod tests {
         let decision = before_create(sent, &namespace(), "", &BIRTH).expect("a good namespace");
         assert_eq!(decision.object.get("spec"), Some(&json!({ "finalizers": ["kubernetes"] })));
         assert_eq!(decision.object.get("status"), Some(&json!({ "phase": "Active" })));
+        assert_eq!(decision.object.labels().collect::<Vec<_>>(), [(NAME_LABEL, "a")]);
         assert_eq!(decision.object.generation(), 0);
     }
 }

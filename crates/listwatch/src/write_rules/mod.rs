@@ -11,12 +11,15 @@
 
 mod create;
 mod delete;
+mod immutable;
+mod status_part;
 mod update;
 
 pub use create::{
     Birth, GENERATED_NAME_ATTEMPTS, before_create, generated_name_taken, name_suffix, name_taken, uid,
 };
 pub use delete::before_delete;
+pub use status_part::{KeptMetadata, kept_metadata};
 pub use update::{Endpoint, before_update};
 
 use crate::object::Object;

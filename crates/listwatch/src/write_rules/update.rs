@@ -1,8 +1,8 @@
 //! The rules of an update, be it sent whole or made by a patch.
 
 use super::{
-    CHANGED_MEANWHILE, Decision, Write, invalid, is_final, is_phased, settle_namespace, settle_type,
-    stored_bytes,
+    CHANGED_MEANWHILE, Decision, Write, immutable, invalid, is_final, is_phased, settle_namespace,
+    settle_type, status_part, stored_bytes,
 };
 use crate::object::Object;
 use crate::object::check;
@@ -41,17 +41,19 @@ pub fn before_update(
     preconditions(stored, &object, kind)?;
     let mut object = match endpoint {
         Endpoint::Whole => keep_status(stored, object, kind),
-        Endpoint::Status => only_status(stored, &object),
+        Endpoint::Status => status_part::only_status(stored, &object, kind),
         Endpoint::Finalize => only_spec_finalizers(stored, &object),
     };
     object.set_api_version(&kind.api_version());
     object.set_resource_version(stored.resource_version());
     object.restore_system_fields(stored);
+    immutable::keep_type(stored, &mut object, kind);
     if kind.has_generation && endpoint == Endpoint::Whole && is_other_beside_metadata(stored, &object) {
         object.set_generation(stored.generation().saturating_add(1));
     }
     let mut causes = check::metadata(&object, kind.name_rule, kind.is_namespaced());
     causes.extend(check::metadata_update(stored, &object));
+    causes.extend(immutable::causes(stored, &object, kind));
     invalid(kind, name, causes)?;
     let graceless = stored.deletion_grace_period_seconds().unwrap_or_default() == 0;
     let write = if stored.is_being_deleted() && graceless && is_final(&object, kind) {
@@ -102,14 +104,6 @@ fn keep_status(stored: &Object, mut object: Object, kind: &Kind) -> Object {
         set_spec_finalizers(&mut object, kept);
     }
     object
-}
-
-/// Who manages which field is told by every endpoint.
-fn only_status(stored: &Object, object: &Object) -> Object {
-    let mut kept = stored.clone();
-    kept.set("status", object.get("status").cloned());
-    kept.set_managed_fields(object.managed_fields().to_vec());
-    kept
 }
 
 fn only_spec_finalizers(stored: &Object, object: &Object) -> Object {

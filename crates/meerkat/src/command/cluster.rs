@@ -4,39 +4,102 @@
 //! since nothing was sent. A request that was sent is never repeated: its outcome is unknown.
 
 use std::future::Future;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use meerkat_client::{Client, Config};
 use meerkat_proto::pb::admin::admin_client::AdminClient;
 use meerkat_proto::pb::etcdserver as pb;
+use pb::auth_client::AuthClient;
 use pb::cluster_client::ClusterClient;
 use pb::kv_client::KvClient;
 use pb::lease_client::LeaseClient;
 use pb::maintenance_client::MaintenanceClient;
 use tokio::time::Instant;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint as Dialer};
 use tonic::{Code, Status};
 
-use crate::endpoint::Endpoint;
+use super::global::TlsChoice;
+use crate::endpoint::{Endpoint, Scheme};
 use crate::failure::Failure;
 
 /// Between two rounds over endpoints that cannot be reached.
 const PAUSE_BETWEEN_ROUNDS: Duration = Duration::from_millis(100);
 
-/// etcd hangs up on clients that ask more often than every five seconds.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(6);
+/// How a cluster is to be talked to.
+#[derive(Clone, Debug)]
+pub struct Dialing {
+    pub dial_timeout: Duration,
+    pub command_timeout: Duration,
+    pub keep_alive_interval: Duration,
+    pub keep_alive_timeout: Duration,
+    pub tls: TlsChoice,
+    pub login: Option<Login>,
+}
+
+/// Who the operator is.
+#[derive(Clone)]
+pub struct Login {
+    pub user: String,
+    pub password: String,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+impl Dialing {
+    /// In clear and as nobody.
+    pub fn plain(dial_timeout: Duration, command_timeout: Duration) -> Dialing {
+        Dialing {
+            dial_timeout,
+            command_timeout,
+            keep_alive_interval: Duration::from_secs(10),
+            keep_alive_timeout: Duration::from_secs(6),
+            tls: TlsChoice { tls: meerkat_client::Tls::new(), by_default: false },
+            login: None,
+        }
+    }
+
+    /// Where an endpoint is dialled, and whether encrypted.
+    pub fn uri(&self, endpoint: &Endpoint) -> String {
+        let unsaid = if self.tls.by_default { Scheme::Https } else { Scheme::Http };
+        endpoint.uri_with(endpoint.scheme().unwrap_or(unsaid))
+    }
+}
+
+/// A connection that puts the token, if there is one, on every request.
+pub type Wire = InterceptedService<Channel, Token>;
+
+#[derive(Clone)]
+pub struct Token(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("token", token.clone());
+        }
+        Ok(request)
+    }
+}
 
 pub struct Cluster {
     endpoints: Vec<Endpoint>,
-    dial_timeout: Duration,
-    command_timeout: Duration,
+    dialing: Dialing,
     /// Whether the user wants to know why no endpoint could be reached.
     tells_why: bool,
+    /// Why the user was not let in. Shared with what [`Cluster::at`] gives.
+    shut_out: Arc<OnceLock<String>>,
 }
 
 impl Cluster {
-    pub fn new(endpoints: Vec<Endpoint>, dial_timeout: Duration, command_timeout: Duration) -> Cluster {
-        Cluster { endpoints, dial_timeout, command_timeout, tells_why: true }
+    pub fn new(endpoints: Vec<Endpoint>, dialing: Dialing) -> Cluster {
+        Cluster { endpoints, dialing, tells_why: true, shut_out: Arc::default() }
     }
 
     /// For callers that expect members not to be there yet.
@@ -48,13 +111,39 @@ impl Cluster {
         &self.endpoints
     }
 
+    pub fn dialing(&self) -> &Dialing {
+        &self.dialing
+    }
+
     /// The same settings for other endpoints.
     pub fn at(&self, endpoints: Vec<Endpoint>) -> Cluster {
-        Cluster::new(endpoints, self.dial_timeout, self.command_timeout)
+        let shut_out = self.shut_out.clone();
+        Cluster { endpoints, dialing: self.dialing.clone(), tells_why: true, shut_out }
+    }
+
+    /// The outcome of a command, with the status of its own that `etcdctl` gives a login that failed.
+    pub fn judge(&self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        outcome.map_err(|failure| match self.shut_out.get() {
+            Some(reason) => Failure::bad_connection(reason.clone()),
+            None => failure,
+        })
+    }
+
+    /// The library's client, which finds another member when one fails: for what takes long.
+    pub async fn client(&self) -> Result<Client, Failure> {
+        let endpoints = self.endpoints.iter().map(|endpoint| self.dialing.uri(endpoint));
+        let mut config = Config::new(endpoints)
+            .connect_timeout(self.dialing.dial_timeout)
+            .request_timeout(self.dialing.command_timeout)
+            .tls(self.dialing.tls.tls.clone());
+        if let Some(Login { user, password }) = &self.dialing.login {
+            config = config.user(user, password);
+        }
+        Client::connect_with(config).await.map_err(|error| Failure::bad_connection(error.message()))
     }
 
     /// Makes one KV request, at the first endpoint that can be reached.
-    pub async fn kv<T, F>(&self, request: impl FnOnce(KvClient<Channel>) -> F) -> Result<T, String>
+    pub async fn kv<T, F>(&self, request: impl FnOnce(KvClient<Wire>) -> F) -> Result<T, String>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
@@ -62,7 +151,7 @@ impl Cluster {
     }
 
     /// Makes one request about leases.
-    pub async fn lease<T, F>(&self, request: impl FnOnce(LeaseClient<Channel>) -> F) -> Result<T, String>
+    pub async fn lease<T, F>(&self, request: impl FnOnce(LeaseClient<Wire>) -> F) -> Result<T, String>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
@@ -71,7 +160,7 @@ impl Cluster {
 
     pub async fn maintenance<T, F>(
         &self,
-        request: impl FnOnce(MaintenanceClient<Channel>) -> F,
+        request: impl FnOnce(MaintenanceClient<Wire>) -> F,
     ) -> Result<T, String>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
@@ -80,7 +169,7 @@ impl Cluster {
     }
 
     /// Asks what only Meerkat's members know.
-    pub async fn admin<T, F>(&self, request: impl FnOnce(AdminClient<Channel>) -> F) -> Result<T, String>
+    pub async fn admin<T, F>(&self, request: impl FnOnce(AdminClient<Wire>) -> F) -> Result<T, String>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
@@ -90,7 +179,7 @@ impl Cluster {
     /// Makes one request about members.
     pub async fn members_service<T, F>(
         &self,
-        request: impl FnOnce(ClusterClient<Channel>) -> F,
+        request: impl FnOnce(ClusterClient<Wire>) -> F,
     ) -> Result<T, String>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
@@ -98,8 +187,16 @@ impl Cluster {
         self.request(|channel| request(ClusterClient::new(channel))).await
     }
 
+    /// Makes one request about users and roles.
+    pub async fn auth<T, F>(&self, request: impl FnOnce(AuthClient<Wire>) -> F) -> Result<T, String>
+    where
+        F: Future<Output = Result<tonic::Response<T>, Status>>,
+    {
+        self.request(|channel| request(AuthClient::new(channel))).await
+    }
+
     pub fn command_timeout(&self) -> Duration {
-        self.command_timeout
+        self.dialing.command_timeout
     }
 
     pub async fn members(&self) -> Result<pb::MemberListResponse, String> {
@@ -109,11 +206,11 @@ impl Cluster {
         self.request(list).await
     }
 
-    async fn request<T, F>(&self, request: impl FnOnce(Channel) -> F) -> Result<T, String>
+    async fn request<T, F>(&self, request: impl FnOnce(Wire) -> F) -> Result<T, String>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
-        let deadline = Instant::now() + self.command_timeout;
+        let deadline = Instant::now() + self.dialing.command_timeout;
         let channel = self.connect(deadline).await?;
         match tokio::time::timeout_at(deadline, request(channel)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
@@ -122,12 +219,12 @@ impl Cluster {
         }
     }
 
-    async fn connect(&self, deadline: Instant) -> Result<Channel, String> {
+    async fn connect(&self, deadline: Instant) -> Result<Wire, String> {
         loop {
             let mut reasons = Vec::new();
             for endpoint in &self.endpoints {
                 match self.dial(endpoint, deadline).await {
-                    Ok(channel) => return Ok(channel),
+                    Ok(channel) => return self.log_in(channel, deadline).await,
                     Err(reason) => reasons.push(format!("{endpoint}: {reason}")),
                 }
             }
@@ -141,41 +238,64 @@ impl Cluster {
         }
     }
 
+    /// The connection as the user, who is anybody where nobody is asked.
+    async fn log_in(&self, channel: Channel, deadline: Instant) -> Result<Wire, String> {
+        let Some(Login { user, password }) = &self.dialing.login else {
+            return Ok(Wire::new(channel, Token(None)));
+        };
+        let request = pb::AuthenticateRequest { name: user.clone(), password: password.clone() };
+        let mut client = AuthClient::new(channel.clone());
+        let token = match tokio::time::timeout_at(deadline, client.authenticate(request)).await {
+            Ok(Ok(response)) => response.into_inner().token.parse().map_err(|_| {
+                self.shut("the server gave a token that cannot be sent back; report this as a bug".to_owned())
+            })?,
+            Ok(Err(status)) if status.message() == AUTH_NOT_ENABLED => {
+                return Ok(Wire::new(channel, Token(None)));
+            }
+            Ok(Err(status)) => return Err(self.shut(describe(&status))),
+            Err(_) => return Err(self.shut(DEADLINE.to_owned())),
+        };
+        Ok(Wire::new(channel, Token(Some(token))))
+    }
+
+    /// Notes why the user was not let in, and gives it back.
+    fn shut(&self, reason: String) -> String {
+        self.shut_out.get_or_init(|| reason).clone()
+    }
+
+    /// A bare connection, for what is no request of the API.
+    pub async fn channel(&self, endpoint: &Endpoint) -> Result<Channel, String> {
+        self.dial(endpoint, Instant::now() + self.dialing.dial_timeout).await
+    }
+
     async fn dial(&self, endpoint: &Endpoint, deadline: Instant) -> Result<Channel, String> {
-        let dialer = Dialer::from_shared(endpoint.uri()).map_err(|error| error.to_string())?;
+        let dialer = Dialer::from_shared(self.dialing.uri(endpoint)).map_err(|error| error.to_string())?;
         self.dial_as(dialer, deadline).await
     }
 
     /// A connection that is kept: one whose other end has gone silent is found out and ends.
-    pub async fn dial_to_stay(&self, endpoint: &Endpoint) -> Result<Channel, String> {
-        let dialer = Dialer::from_shared(endpoint.uri()).map_err(|error| error.to_string())?;
+    pub async fn dial_to_stay(&self, endpoint: &Endpoint) -> Result<Wire, String> {
+        let dialer = Dialer::from_shared(self.dialing.uri(endpoint)).map_err(|error| error.to_string())?;
         let dialer = dialer
-            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .http2_keep_alive_interval(self.dialing.keep_alive_interval)
+            .keep_alive_timeout(self.dialing.keep_alive_timeout)
             .keep_alive_while_idle(true);
-        self.dial_as(dialer, Instant::now() + self.dial_timeout).await
+        let channel = self.dial_as(dialer, Instant::now() + self.dialing.dial_timeout).await?;
+        self.log_in(channel, Instant::now() + self.dialing.command_timeout).await
     }
 
     async fn dial_as(&self, dialer: Dialer, deadline: Instant) -> Result<Channel, String> {
-        let until = deadline.min(Instant::now() + self.dial_timeout);
-        match tokio::time::timeout_at(until, dialer.connect()).await {
+        let until = deadline.min(Instant::now() + self.dialing.dial_timeout);
+        match tokio::time::timeout_at(until, self.dialing.tls.tls.connect(dialer)).await {
             Ok(Ok(channel)) => Ok(channel),
-            Ok(Err(error)) => Err(innermost(&error)),
+            Ok(Err(error)) => Err(error),
             Err(_) => Err("timed out".to_owned()),
         }
     }
 }
 
+const AUTH_NOT_ENABLED: &str = "etcdserver: authentication is not enabled";
 pub const DEADLINE: &str = "context deadline exceeded";
-
-/// The reason under all the layers that passed it on.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut reason = error;
-    while let Some(source) = reason.source() {
-        reason = source;
-    }
-    reason.to_string()
-}
 
 /// A refusal in etcd's own words if it has some, else with its code in front.
 pub fn describe(status: &Status) -> String {

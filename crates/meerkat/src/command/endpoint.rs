@@ -54,7 +54,7 @@ pub async fn run(args: &EndpointArgs, cluster: &Cluster, style: Style) -> Result
     }
 }
 
-async fn endpoints_of_members(cluster: &Cluster) -> Result<Vec<Endpoint>, Failure> {
+pub async fn endpoints_of_members(cluster: &Cluster) -> Result<Vec<Endpoint>, Failure> {
     let list = cluster.members().await.map_err(|reason| {
         Failure::error(format!("failed to fetch endpoints from etcd cluster member list: {reason}"))
     })?;

@@ -46,7 +46,7 @@ pub fn bytes(argument: &OsString) -> Bytes {
 }
 
 /// The first key after all keys with that prefix.
-fn prefix_end(prefix: &[u8]) -> Bytes {
+pub fn prefix_end(prefix: &[u8]) -> Bytes {
     match prefix.iter().rposition(|byte| *byte < 0xff) {
         Some(last) => {
             let mut end = prefix[..=last].to_vec();

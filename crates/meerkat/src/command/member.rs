@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use meerkat_proto::pb::etcdserver as pb;
 
 use super::cluster::{Cluster, refused};
+use super::lease::parse_unsigned_hex;
 use crate::failure::Failure;
 use crate::print::{self, Answer, Format, MemberChange, Style};
 
@@ -145,7 +146,7 @@ fn member_id(args: &[String]) -> Result<u64, Failure> {
     let [text] = args else {
         return Err(Failure::bad_arguments("member ID is not provided"));
     };
-    u64::from_str_radix(text, 16).map_err(|reason| {
+    parse_unsigned_hex(text).map_err(|reason| {
         Failure::bad_arguments(format!("bad member ID arg ({reason}), expecting ID in Hex"))
     })
 }

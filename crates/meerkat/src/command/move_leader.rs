@@ -4,7 +4,9 @@ use clap::Args;
 use meerkat_proto::pb::etcdserver as pb;
 
 use super::cluster::{Cluster, refused};
+use super::lease::parse_unsigned_hex;
 use crate::failure::Failure;
+use crate::print::{self, Answer, Style};
 
 /// Transfers leadership to another member
 #[derive(Args, Debug)]
@@ -14,13 +16,12 @@ pub struct MoveLeaderArgs {
     member: Vec<String>,
 }
 
-pub async fn run(args: &MoveLeaderArgs, cluster: &Cluster) -> Result<(), Failure> {
+pub async fn run(args: &MoveLeaderArgs, cluster: &Cluster, style: Style) -> Result<(), Failure> {
     let [text] = args.member.as_slice() else {
         return Err(Failure::bad_arguments("move-leader command needs 1 argument"));
     };
-    let target_id = u64::from_str_radix(text, 16).map_err(|reason| {
-        Failure::bad_arguments(format!("bad member ID arg ({reason}), expecting ID in Hex"))
-    })?;
+    let target_id = parse_unsigned_hex(text).map_err(Failure::bad_arguments)?;
+    style.format.refuse_table_and_fields()?;
     // Only the leader can give the lead away.
     for endpoint in cluster.endpoints() {
         let one = cluster.at(vec![endpoint.clone()]);
@@ -28,11 +29,10 @@ pub async fn run(args: &MoveLeaderArgs, cluster: &Cluster) -> Result<(), Failure
         let status = status.await.map_err(refused)?;
         if status.header.is_some_and(|header| header.member_id == status.leader) {
             let request = pb::MoveLeaderRequest { target_id };
-            one.maintenance(|mut member| async move { member.move_leader(request).await })
-                .await
-                .map_err(refused)?;
-            println!("Leadership transferred from {:x} to {target_id:x}", status.leader);
-            return Ok(());
+            let moved = one.maintenance(|mut member| async move { member.move_leader(request).await });
+            let response = moved.await.map_err(refused)?;
+            let answer = Answer::LeaderMoved { from: status.leader, to: target_id, response };
+            return print::show(&answer, style);
         }
     }
     let asked: Vec<String> = cluster.endpoints().iter().map(ToString::to_string).collect();

@@ -3,9 +3,10 @@
 //! `failover` starts three members of this binary, a writer and three watchers, then kills, pauses
 //! and cuts off members one after another, and at the end compares what every watcher was told with
 //! what the store holds. Only the main loop in [`performance`] owns the model; all others tell it
-//! what happens. `write` and `watch` are its writer and its watcher for a cluster that is already there.
+//! what happens. `controllers` is the same for the list-watch door: see [`controllers`]. `write` and `watch` are its writer and its watcher for a cluster that is already there.
 
 mod checker;
+mod controllers;
 mod director;
 mod history;
 mod live;
@@ -44,6 +45,8 @@ pub struct DemoArgs {
 enum Which {
     /// Three members die, hang and are cut off; three watchers miss nothing
     Failover(FailoverArgs),
+    /// kubectl asks for pods; controllers bring them about while members die
+    Controllers(controllers::ControllersArgs),
     /// Keep writing to a cluster, and say what was acknowledged
     Write(live::WriteArgs),
     /// Watch what such writers write, and fail if an event is lost or repeated
@@ -77,6 +80,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &args.which {
         Which::Failover(args) => runtime.block_on(performance::run(args)),
+        Which::Controllers(args) => runtime.block_on(controllers::run(args)),
         Which::Write(args) => runtime.block_on(live::write(args)),
         Which::Watch(args) => runtime.block_on(live::watch(args)),
     }

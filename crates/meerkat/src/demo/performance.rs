@@ -27,7 +27,7 @@ use super::stage::Stage;
 use super::teller::{Teller, Told};
 use super::verdict::{self, Verdict};
 use super::watcher::Watcher;
-use super::{history, observer, svg, writer};
+use super::{history, observer, svg, view, writer};
 use crate::failure::Failure;
 
 const FRAME: Duration = Duration::from_millis(100);
@@ -81,7 +81,7 @@ impl Show {
     fn frame(&mut self, model: &Model) -> Result<(), Failure> {
         match self {
             Show::Plain(plain) => print_lines(&plain.news(model)),
-            Show::Screen(screen) => Ok(screen.draw(model)?),
+            Show::Screen(screen) => Ok(screen.draw(|frame| view::draw(frame, model))?),
         }
     }
 
@@ -248,20 +248,20 @@ fn print_lines(lines: &[String]) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-struct Signals {
+pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn catch() -> std::io::Result<Signals> {
+    pub fn catch() -> std::io::Result<Signals> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    async fn recv(&mut self) {
+    pub async fn recv(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

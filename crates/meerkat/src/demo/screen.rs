@@ -4,10 +4,7 @@ use std::io;
 
 use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
 use futures::StreamExt;
-use ratatui::DefaultTerminal;
-
-use super::model::Model;
-use super::view;
+use ratatui::{DefaultTerminal, Frame};
 
 pub struct Screen {
     terminal: DefaultTerminal,
@@ -20,8 +17,8 @@ impl Screen {
         Ok(Screen { terminal: ratatui::try_init()?, keys: EventStream::new() })
     }
 
-    pub fn draw(&mut self, model: &Model) -> io::Result<()> {
-        self.terminal.draw(|frame| view::draw(frame, model)).map(|_| ())
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(draw).map(|_| ())
     }
 
     /// Waits for a key that means stop. Ctrl-C is a key while the terminal is ours.

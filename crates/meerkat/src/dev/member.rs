@@ -48,6 +48,7 @@ impl Member {
             .arg(format!("--initial-advertise-peer-urls={}", ports.peer_url()))
             .arg(format!("--initial-cluster={initial_cluster}"))
             .arg("--initial-cluster-token=meerkat-dev")
+            .args(ports.listwatch_url().map(|url| format!("--listen-listwatch-urls={url}")))
             .args(extra)
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)

@@ -32,6 +32,9 @@ pub struct DevArgs {
     /// Keep the data here [default: a temporary directory, removed at the end]
     #[arg(long)]
     data_dir: Option<PathBuf>,
+    /// Open the list-watch door on every member, for kubectl: it keeps some objects of its own in the store
+    #[arg(long)]
+    listwatch: bool,
     /// More flags for every member, after --
     #[arg(last = true)]
     member_flags: Vec<OsString>,
@@ -47,7 +50,15 @@ async fn run_cluster(args: &DevArgs) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let place = Place::open(args.data_dir.as_deref())?;
-    let ports = choose_ports(args, place.path())?;
+    let mut ports = choose_ports(args, place.path())?;
+    if !args.listwatch {
+        ports.iter_mut().for_each(|ports| ports.listwatch = None);
+    } else if ports.iter().any(|ports| ports.listwatch.is_none()) {
+        let directory = place.path().display();
+        return Err(Failure::error(format!(
+            "the cluster in {directory} has no ports for list-watch doors: begin with another directory"
+        )));
+    }
     let started = Instant::now();
     let mut cluster = Cluster::start(&ports, place.path(), &args.member_flags)?;
     let outcome = tokio::select! {
@@ -171,6 +182,10 @@ impl Cluster {
         println!("  {this} put hello world");
         println!("  {this} get hello");
         println!("  etcdctl endpoint status -w table\n");
+        if let Some(url) = self.members.iter().find_map(|member| member.ports.listwatch_url()) {
+            println!("  {this} kubeconfig --server {url} --out meerkat.kubeconfig");
+            println!("  kubectl --kubeconfig meerkat.kubeconfig get namespaces\n");
+        }
         for member in &self.members {
             let id = member.id().map_or_else(|| "ended".to_owned(), |id| format!("pid {id}"));
             println!("  {} ({id}) logs to {}", member.name, member.log.display());

@@ -11,6 +11,8 @@ use std::path::Path;
 pub struct Ports {
     pub client: u16,
     pub peer: u16,
+    /// Of the list-watch door, if it is to have one.
+    pub listwatch: Option<u16>,
 }
 
 impl Ports {
@@ -22,6 +24,10 @@ impl Ports {
         format!("http://127.0.0.1:{}", self.client)
     }
 
+    pub fn listwatch_url(self) -> Option<String> {
+        self.listwatch.map(|port| format!("http://127.0.0.1:{port}"))
+    }
+
     pub fn peer_url(self) -> String {
         format!("http://127.0.0.1:{}", self.peer)
     }
@@ -31,9 +37,15 @@ impl Ports {
 pub fn fixed(nodes: u16, base: u16) -> Result<Vec<Ports>, String> {
     let port =
         |offset: u16| base.checked_add(offset).ok_or_else(|| format!("--base-port {base} is too high"));
-    let pairs: Result<Vec<Ports>, String> =
-        (0..nodes).map(|node| Ok(Ports { client: port(2 * node)?, peer: port(2 * node + 1)? })).collect();
-    require_free(pairs?)
+    let of = |node: u16| {
+        Ok(Ports {
+            client: port(2 * node)?,
+            peer: port(2 * node + 1)?,
+            listwatch: Some(port(2 * nodes + node)?),
+        })
+    };
+    let ports: Result<Vec<Ports>, String> = (0..nodes).map(of).collect();
+    require_free(ports?)
 }
 
 /// etcd's example ports where free, any free ones where not.
@@ -46,9 +58,14 @@ pub fn free(nodes: u16) -> io::Result<Vec<Ports>> {
         held.push(listener);
         Ok(port)
     };
-    (0..nodes)
-        .map(|node| Ok(Ports { client: take(example(node, 2379))?, peer: take(example(node, 2380))? }))
-        .collect()
+    let mut of = |node| {
+        Ok(Ports {
+            client: take(example(node, 2379))?,
+            peer: take(example(node, 2380))?,
+            listwatch: Some(take(example(node, 2378))?),
+        })
+    };
+    (0..nodes).map(&mut of).collect()
 }
 
 /// Ports that nobody else is likely to take while a member is dead: outgoing connections get theirs
@@ -59,7 +76,7 @@ pub fn lasting(nodes: u16) -> io::Result<Vec<Ports>> {
     let candidates = (0..span).map(|step| LASTING_FIRST + ((start + step) % span) as u16);
     let mut free = candidates.filter(|port| listen(*port).is_ok());
     let mut take = || free.next().ok_or_else(|| io::Error::other("loopback has no free port"));
-    (0..nodes).map(|_| Ok(Ports { client: take()?, peer: take()? })).collect()
+    (0..nodes).map(|_| Ok(Ports { client: take()?, peer: take()?, listwatch: None })).collect()
 }
 
 /// Above the services of a usual machine, below where Linux begins with outgoing connections.
@@ -74,8 +91,11 @@ pub fn remembered(directory: &Path) -> Result<Option<Vec<Ports>>, String> {
         Err(error) => return Err(format!("cannot read {}: {error}", directory.join(FILE).display())),
     };
     let line = |line: &str| {
-        let (client, peer) = line.split_once(' ')?;
-        Some(Ports { client: client.parse().ok()?, peer: peer.parse().ok()? })
+        let mut numbers = line.split(' ').map(|number| number.parse().ok());
+        let (client, peer) = (numbers.next()??, numbers.next()??);
+        // Older directories have none.
+        let listwatch = numbers.next().map_or(Some(None), |number| number.map(Some))?;
+        Some(Ports { client, peer, listwatch })
     };
     let ports: Option<Vec<Ports>> = text.lines().map(line).collect();
     let ports = ports.ok_or_else(|| format!("{} is not a list of ports", directory.join(FILE).display()))?;
@@ -83,7 +103,11 @@ pub fn remembered(directory: &Path) -> Result<Option<Vec<Ports>>, String> {
 }
 
 pub fn remember(directory: &Path, ports: &[Ports]) -> io::Result<()> {
-    let lines: String = ports.iter().map(|ports| format!("{} {}\n", ports.client, ports.peer)).collect();
+    let line = |ports: &Ports| match ports.listwatch {
+        Some(listwatch) => format!("{} {} {listwatch}\n", ports.client, ports.peer),
+        None => format!("{} {}\n", ports.client, ports.peer),
+    };
+    let lines: String = ports.iter().map(line).collect();
     std::fs::write(directory.join(FILE), lines)
 }
 
@@ -102,8 +126,8 @@ fn listen(port: u16) -> io::Result<TcpListener> {
 }
 
 fn require_free(ports: Vec<Ports>) -> Result<Vec<Ports>, String> {
-    let all = ports.iter().flat_map(|ports| [ports.client, ports.peer]);
-    for port in all {
+    let all = ports.iter().flat_map(|ports| [Some(ports.client), Some(ports.peer), ports.listwatch]);
+    for port in all.flatten() {
         listen(port).map_err(|error| format!("port {port}: {error}"))?;
     }
     Ok(ports)
@@ -122,13 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn nine_members_get_eighteen_different_ports() {
+    fn nine_members_get_twenty_seven_different_ports() {
         let _alone = alone();
         let ports = free(9).expect("loopback has free ports");
-        let mut all: Vec<u16> = ports.iter().flat_map(|ports| [ports.client, ports.peer]).collect();
+        let of = |ports: &Ports| [Some(ports.client), Some(ports.peer), ports.listwatch];
+        let mut all: Vec<u16> = ports.iter().flat_map(of).flatten().collect();
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 18);
+        assert_eq!(all.len(), 27);
     }
 
     #[test]

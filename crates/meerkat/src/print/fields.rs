@@ -5,11 +5,14 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::mvcc::KeyValue;
 use pb::response_op::Response;
 
-use super::{Answer, EndpointHealth, EndpointWatchers, LeaseAnswer, TimedRange, rfc3339, watcher_state};
+use super::{
+    Answer, AuthAnswer, EndpointHealth, EndpointWatchers, LeaseAnswer, TimedRange, rfc3339, watcher_state,
+};
 use crate::go_duration;
 use crate::go_quote::quote;
 
-pub fn render(answer: &Answer, out: &mut Vec<u8>) {
+/// `None` for answers that `etcdctl` has no fields of.
+pub fn render(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
     let mut page = Page { out };
     match answer {
         Answer::Get { response, .. } => page.range(response),
@@ -27,11 +30,21 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) {
                 page.blank();
             }
         }
+        Answer::Snapshot(status) => {
+            page.field("Hash", status.hash);
+            page.field("Revision", status.revision);
+            page.field("Keys", status.total_keys);
+            page.field("Size", status.total_bytes);
+        }
         Answer::Health(list) => list.iter().for_each(|health| page.health(health)),
         Answer::Watch(response) => page.watch(response),
         Answer::Watchers(list) => list.iter().for_each(|at| page.watchers(at)),
         Answer::Lease(lease) => page.lease(lease),
+        Answer::Auth(auth) => page.auth(auth)?,
+        Answer::Alarms(response) => page.alarms(response),
+        Answer::Downgrade { .. } | Answer::LeaderMoved { .. } => return None,
     }
+    Some(())
 }
 
 struct Page<'o> {
@@ -133,6 +146,38 @@ impl Page<'_> {
                 self.field("ID", response.id);
                 self.field("TTL", response.ttl);
             }
+        }
+    }
+
+    fn auth(&mut self, auth: &AuthAnswer) -> Option<()> {
+        match auth {
+            AuthAnswer::Done { header, .. } => self.header(header.as_ref()),
+            AuthAnswer::Role { response, .. } => {
+                self.header(response.header.as_ref());
+                for permission in &response.perm {
+                    // With two spaces: `etcdctl` puts one more between what it joins.
+                    self.field("PermType", format!(" {}", permission.perm_type().as_str_name()));
+                    self.field("Key", quote(&permission.key));
+                    self.field("RangeEnd", quote(&permission.range_end));
+                }
+            }
+            AuthAnswer::Roles(response) => {
+                self.header(response.header.as_ref());
+                let names: String =
+                    response.roles.iter().map(|role| format!(" {}", quote(role.as_bytes()))).collect();
+                self.out.extend_from_slice(format!("\"Roles\" :{names}\n").as_bytes());
+            }
+            AuthAnswer::Status(_) | AuthAnswer::User { .. } | AuthAnswer::Users(_) => return None,
+        }
+        Some(())
+    }
+
+    fn alarms(&mut self, response: &pb::AlarmResponse) {
+        self.header(response.header.as_ref());
+        for alarm in &response.alarms {
+            self.field("MemberID", alarm.member_id);
+            self.field("AlarmType", alarm.alarm().as_str_name());
+            self.blank();
         }
     }
 

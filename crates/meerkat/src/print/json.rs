@@ -4,6 +4,7 @@
 //! The views below name every field a reader of this output may rely on. Changing one breaks
 //! scripts.
 
+mod auth;
 mod lease;
 mod watch;
 
@@ -35,12 +36,31 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
         Answer::Statuses(list) => text(&list.iter().map(StatusRow::from).collect::<Vec<_>>()),
         Answer::Hashes(list) => text(&list.iter().map(HashRow::from).collect::<Vec<_>>()),
         Answer::Health(list) => text(&list.iter().map(Health::from).collect::<Vec<_>>()),
+        Answer::Snapshot(status) => text(&SnapshotStatus {
+            hash: status.hash,
+            revision: status.revision,
+            total_key: status.total_keys,
+            total_size: status.total_bytes,
+        }),
         Answer::Watch(response) => text(&watch::Watch::from(response)),
         Answer::Lease(answer) => lease::text_of(answer),
+        Answer::Auth(answer) => auth::text_of(answer),
+        Answer::Alarms(response) => auth::alarms(response),
+        Answer::Downgrade { response, .. } => auth::downgrade(response),
+        Answer::LeaderMoved { response, .. } => auth::header_alone(&response.header),
         Answer::Watchers(list) => text(&list.iter().map(watch::Watchers::from).collect::<Vec<_>>()),
     };
     out.extend_from_slice(json.as_bytes());
     out.push(b'\n');
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SnapshotStatus {
+    hash: u32,
+    revision: i64,
+    total_key: u64,
+    total_size: u64,
 }
 
 /// Go escapes what could end a script in a web page. These signs occur inside strings only.

@@ -3,6 +3,7 @@
 //! A command says *what* came back as an [`Answer`]; nothing here sends a request. Rendering goes
 //! to bytes, because keys and values are bytes.
 
+mod auth;
 mod fields;
 mod json;
 mod lease;
@@ -22,6 +23,7 @@ use prost::Message;
 use crate::failure::Failure;
 use crate::go_quote::quote;
 
+pub use self::auth::AuthAnswer;
 pub use self::lease::{LeaseAnswer, lease_id_text};
 pub use self::time_text::rfc3339;
 
@@ -49,6 +51,12 @@ impl Format {
     /// For commands that change something: what cannot be shown must not be done first.
     pub fn refuse_table(self) -> Result<(), Failure> {
         if self == Format::Table { Err(unsupported("table")) } else { Ok(()) }
+    }
+
+    /// For those of them whose answer has no labelled fields either.
+    pub fn refuse_table_and_fields(self) -> Result<(), Failure> {
+        self.refuse_table()?;
+        if self == Format::Fields { Err(unsupported("fields")) } else { Ok(()) }
     }
 }
 
@@ -83,6 +91,19 @@ pub enum Answer {
     Watch(pb::WatchResponse),
     Watchers(Vec<EndpointWatchers>),
     Lease(LeaseAnswer),
+    Snapshot(meerkat_backup::snapshot::SnapshotStatus),
+    Auth(AuthAnswer),
+    Alarms(pb::AlarmResponse),
+    Downgrade {
+        /// What was asked for, in a word.
+        what: &'static str,
+        response: pb::DowngradeResponse,
+    },
+    LeaderMoved {
+        from: u64,
+        to: u64,
+        response: pb::MoveLeaderResponse,
+    },
 }
 
 /// What was done to the membership, and to whom.
@@ -170,7 +191,7 @@ fn render(answer: &Answer, style: Style) -> Result<Vec<u8>, Failure> {
     match style.format {
         Format::Simple => simple::render(answer, style.hex, &mut out),
         Format::Json => json::render(answer, style.hex, &mut out),
-        Format::Fields => fields::render(answer, &mut out),
+        Format::Fields => fields::render(answer, &mut out).ok_or_else(|| unsupported("fields"))?,
         Format::Table => table::render(answer, &mut out).ok_or_else(|| unsupported("table"))?,
         Format::Protobuf => protobuf(answer, &mut out).ok_or_else(|| unsupported("protobuf"))?,
     }
@@ -209,11 +230,16 @@ fn protobuf(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
                 .encode_to_vec()
         }
         Answer::Lease(lease) => lease.protobuf()?,
+        Answer::Auth(auth) => auth.protobuf(),
+        Answer::Alarms(response) => response.encode_to_vec(),
+        Answer::Downgrade { response, .. } => response.encode_to_vec(),
+        Answer::LeaderMoved { response, .. } => response.encode_to_vec(),
         Answer::Timed(_)
         | Answer::Statuses(_)
         | Answer::Hashes(_)
         | Answer::Health(_)
-        | Answer::Watchers(_) => return None,
+        | Answer::Watchers(_)
+        | Answer::Snapshot(_) => return None,
     };
     out.extend_from_slice(&bytes);
     Some(())
@@ -245,6 +271,16 @@ fn status_columns(endpoint: &str, status: &pb::StatusResponse) -> Vec<String> {
         status.raft_index.to_string(),
         status.raft_applied_index.to_string(),
         status.errors.join(", "),
+    ]
+}
+
+/// The columns of a snapshot's status, as `simple` and `table` show them.
+fn snapshot_columns(status: &meerkat_backup::snapshot::SnapshotStatus) -> Vec<String> {
+    vec![
+        format!("{:x}", status.hash),
+        status.revision.to_string(),
+        status.total_keys.to_string(),
+        decimal_bytes(status.total_bytes),
     ]
 }
 
@@ -280,6 +316,16 @@ fn key_range_text(key: &[u8], range_end: &[u8]) -> String {
         [0] => format!("{}..", quote(key)),
         end => format!("{}..{}", quote(key), quote(end)),
     }
+}
+
+/// An alarm as Go writes such a message for people, with a space after each field.
+fn alarm_text(alarm: &pb::AlarmMember) -> String {
+    let member = if alarm.member_id == 0 { String::new() } else { format!("memberID:{} ", alarm.member_id) };
+    let kind = match alarm.alarm() {
+        pb::AlarmType::None => String::new(),
+        kind => format!("alarm:{} ", kind.as_str_name()),
+    };
+    member + &kind
 }
 
 /// A size for people: `25 kB`, `1.5 GB`, in powers of a thousand.

@@ -6,7 +6,10 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::mvcc::{Event, KeyValue};
 use pb::response_op::Response;
 
-use super::{Answer, TimedRange, member_columns, rfc3339, status_columns, watcher_columns};
+use super::{
+    Answer, TimedRange, alarm_text, member_columns, rfc3339, snapshot_columns, status_columns,
+    watcher_columns,
+};
 use crate::go_duration;
 
 pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
@@ -32,11 +35,22 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
         Answer::Hashes(list) => {
             list.iter().for_each(|(endpoint, hash)| page.row(&[endpoint.clone(), hash.hash.to_string()]));
         }
+        Answer::Snapshot(status) => page.row(&snapshot_columns(status)),
         Answer::Watch(response) => response.events.iter().for_each(|event| page.event(event)),
         Answer::Watchers(list) => {
             for at in list {
                 at.watchers.iter().for_each(|watcher| page.row(&watcher_columns(&at.endpoint, watcher)));
             }
+        }
+        Answer::Auth(auth) => auth.lines().iter().for_each(|line| page.bytes_line_as_is(line)),
+        Answer::Alarms(response) => {
+            response.alarms.iter().for_each(|alarm| page.line(&alarm_text(alarm)));
+        }
+        Answer::Downgrade { what, response } => {
+            page.line(&format!("Downgrade {what} success, cluster version {}", response.version));
+        }
+        Answer::LeaderMoved { from, to, .. } => {
+            page.line(&format!("Leadership transferred from {from:x} to {to:x}"));
         }
         Answer::Lease(lease) => lease.lines().iter().for_each(|line| page.bytes_line_as_is(line)),
         // The unhealthy ones go to stderr, where the command puts them.

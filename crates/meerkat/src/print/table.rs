@@ -6,7 +6,7 @@
 
 use meerkat_proto::pb::mvcc;
 
-use super::{Answer, TimedRange, member_columns, rfc3339, status_columns, watcher_columns};
+use super::{Answer, TimedRange, member_columns, rfc3339, snapshot_columns, status_columns, watcher_columns};
 use crate::go_duration;
 use crate::go_quote::quote;
 
@@ -56,6 +56,9 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
             };
             boxed(&["ENDPOINT", "HEALTH", "TOOK", "ERROR"], list.iter().map(row).collect())
         }
+        Answer::Snapshot(status) => {
+            boxed(&["HASH", "REVISION", "TOTAL KEYS", "TOTAL SIZE"], vec![snapshot_columns(status)])
+        }
         Answer::Timed(timed) => boxed(TIMED, timed_rows(timed)),
         Answer::Watchers(list) => {
             let rows = list
@@ -69,7 +72,11 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
         | Answer::Txn(_)
         | Answer::MemberChange { .. }
         | Answer::Watch(_)
-        | Answer::Lease(_) => {
+        | Answer::Lease(_)
+        | Answer::Auth(_)
+        | Answer::Alarms(_)
+        | Answer::Downgrade { .. }
+        | Answer::LeaderMoved { .. } => {
             return None;
         }
     };

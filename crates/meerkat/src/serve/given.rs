@@ -1,14 +1,20 @@
-//! What was said on the command line and in the environment, by flag name.
+//! What was said on the command line, in the environment or in a file, by flag name.
 //!
-//! A flag beats its variable, an empty variable counts as absent, and each value has the form its
-//! row in the table asks for. Reading is pure: the environment is handed in.
+//! A flag beats its variable, an empty variable counts as absent, a configuration file beats both, and
+//! each value has the form its row in the table asks for. Reading is pure: the environment and the text
+//! of the file are handed in.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use super::config_file;
 use super::flags::{self, Effect, FLAGS, Flag, Kind};
+use crate::failure::Failure;
+
+/// A command line that is not well-formed; as in etcd.
+const STATUS_USAGE: u8 = 2;
 
 /// The explicit values, and what the operator should hear about them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -66,13 +72,14 @@ fn argument(flag: &'static Flag) -> Arg {
         .value_name(match flag.kind {
             Kind::Text => "TEXT",
             Kind::Number => "NUMBER",
+            Kind::Time => "DURATION",
             Kind::Switch => "BOOL",
         })
         .allow_hyphen_values(true)
         .hide_short_help(flag.effect != Effect::Used);
     match flag.kind {
         Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        Kind::Text | Kind::Number => arg,
+        Kind::Text | Kind::Number | Kind::Time => arg,
     }
 }
 
@@ -87,20 +94,51 @@ pub fn with_two_dashes(args: impl IntoIterator<Item = OsString>) -> Vec<OsString
     args.into_iter().map(second_dash).collect()
 }
 
+/// The variable that names a configuration file.
+const CONFIG_FILE_VARIABLE: &str = "ETCD_CONFIG_FILE";
+
+/// The configuration file to read in place of flags and variables, if one is named.
+pub fn config_file(matches: &ArgMatches, environment: &[(String, String)]) -> Option<String> {
+    let of_flag = matches.get_one::<String>("config-file").cloned();
+    let variable = || environment.iter().find(|(name, _)| name == CONFIG_FILE_VARIABLE);
+    of_flag.or_else(|| variable().map(|(_, value)| value.clone())).filter(|path| !path.is_empty())
+}
+
+/// What a configuration file says, or what is wrong with it.
+pub fn read_file(text: &str, path: &str) -> Result<Given, Failure> {
+    let mut given = Given::default();
+    let refused = |reason: String| Failure::error(format!("{path}: {reason}"));
+    for (flag, value) in config_file::settings(text).map_err(refused)? {
+        accept(&mut given, flag, &value, flag.name).map_err(|refusal| refused(refusal.reason))?;
+    }
+    given.notices.push(format!(
+        "loaded server configuration from {path}; other configuration command line flags and environment \
+         variables will be ignored if provided"
+    ));
+    Ok(given)
+}
+
 /// Brings command line and environment together, or says what is wrong with them.
 pub fn read(
     matches: &ArgMatches,
     environment: impl IntoIterator<Item = (String, String)>,
-) -> Result<Given, String> {
+) -> Result<Given, Failure> {
     let mut given = Given::default();
     for flag in FLAGS {
         if let Some(value) = matches.get_one::<String>(flag.name) {
-            accept(&mut given, flag, value, &format!("--{}", flag.name))?;
+            accept(&mut given, flag, value, &format!("--{}", flag.name)).map_err(|refusal| Failure {
+                status: if refusal.is_malformed { STATUS_USAGE } else { crate::failure::STATUS_ERROR },
+                message: refusal.reason,
+            })?;
         }
     }
     for (variable, value) in environment {
         let Some(rest) = variable.strip_prefix("ETCD_") else { continue };
         let name = rest.to_lowercase().replace('_', "-");
+        if name == "version" {
+            given.notices.push(format!("cannot set special environment variable {variable}={value}"));
+            continue;
+        }
         let Some(flag) = flags::find(&name) else {
             given.notices.push(format!("unrecognized environment variable {variable}={value}"));
             continue;
@@ -111,25 +149,28 @@ pub fn read(
         if given.explicit(flag.name).is_some() {
             given.notices.push(format!("{variable} is overruled by --{}", flag.name));
         } else {
-            accept(&mut given, flag, &value, &variable)?;
+            accept(&mut given, flag, &value, &variable).map_err(|refusal| Failure::error(refusal.reason))?;
         }
     }
     Ok(given)
 }
 
-fn accept(given: &mut Given, flag: &'static Flag, value: &str, origin: &str) -> Result<(), String> {
-    let well_formed = match flag.kind {
-        Kind::Text => true,
-        Kind::Number => value.parse::<i128>().is_ok(),
-        Kind::Switch => is_true(value).is_some(),
-    };
-    if !well_formed {
-        return Err(format!("invalid value {value:?} for {origin}"));
+/// Why a value is not taken.
+struct Refusal {
+    /// It has not the form that its row asks for.
+    is_malformed: bool,
+    reason: String,
+}
+
+fn accept(given: &mut Given, flag: &'static Flag, value: &str, origin: &str) -> Result<(), Refusal> {
+    if !is_well_formed(flag, value) {
+        return Err(Refusal { is_malformed: true, reason: format!("invalid value {value:?} for {origin}") });
     }
     match flag.effect {
         Effect::Used => {}
         Effect::NotYet(what) if !is_default(flag, value) => {
-            return Err(format!("{origin}={value}: {what} is not supported in this version"));
+            let reason = format!("{origin}={value}: {what} is not supported in this version");
+            return Err(Refusal { is_malformed: false, reason });
         }
         Effect::NotYet(_) => {}
         Effect::Ignored => given.notices.push(format!("{origin} has no effect here")),
@@ -138,10 +179,20 @@ fn accept(given: &mut Given, flag: &'static Flag, value: &str, origin: &str) -> 
     Ok(())
 }
 
+fn is_well_formed(flag: &Flag, value: &str) -> bool {
+    match flag.kind {
+        Kind::Text => true,
+        Kind::Number => value.parse::<i128>().is_ok(),
+        Kind::Time => value == flag.default || crate::go_duration::parse(value).is_ok(),
+        Kind::Switch => is_true(value).is_some(),
+    }
+}
+
 fn is_default(flag: &Flag, value: &str) -> bool {
     match flag.kind {
         Kind::Switch => is_true(value) == is_true(flag.default),
         Kind::Number => value.parse::<i128>().ok() == flag.default.parse().ok(),
+        Kind::Time => crate::go_duration::parse(value).ok() == crate::go_duration::parse(flag.default).ok(),
         // Several spellings of "nothing", as of a retention of `0` or `0s`.
         Kind::Text => value == flag.default || (flag.default.starts_with('0') && is_zero(value)),
     }
@@ -152,7 +203,7 @@ fn is_zero(value: &str) -> bool {
 }
 
 /// Go's spellings of a boolean.
-fn is_true(text: &str) -> Option<bool> {
+pub(super) fn is_true(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
@@ -168,6 +219,7 @@ mod tests {
         let args = std::iter::once("serve").chain(args.iter().copied()).map(OsString::from);
         let matches = command().try_get_matches_from(with_two_dashes(args)).map_err(|e| e.to_string())?;
         read(&matches, environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+            .map_err(|failure| failure.message)
     }
 
     fn check_text(args: &[&str], environment: &[(&str, &str)], name: &str, expected: &str) {
@@ -225,10 +277,11 @@ mod tests {
 
     #[test]
     fn what_would_change_behaviour_we_lack_is_refused_and_its_default_is_not() {
-        check_refused(&["--cert-file", "x"], &[], "--cert-file=x: TLS is not supported in this version");
-        check_refused(&[], &[("ETCD_CLIENT_CERT_AUTH", "true")], "ETCD_CLIENT_CERT_AUTH=true: TLS");
-        check_refused(&["--auto-compaction-retention=1h"], &[], "automatic compaction is not supported");
-        check_text(&["--client-cert-auth=false"], &[], "client-cert-auth", "false");
+        check_refused(&["--force-new-cluster"], &[], "--force-new-cluster=true: recovery with");
+        check_refused(&[], &[("ETCD_ENABLE_V2", "true")], "ETCD_ENABLE_V2=true: the v2 API");
+        check_refused(&["--discovery=x"], &[], "--discovery=x: discovery is not supported");
+        check_text(&["--enable-pprof=false"], &[], "enable-pprof", "false");
+        check_text(&["--corrupt-check-time=0"], &[], "corrupt-check-time", "0");
         check_text(&["--auto-compaction-retention=0s"], &[], "auto-compaction-retention", "0s");
         check_text(&["--cert-file="], &[], "cert-file", "");
     }
@@ -245,10 +298,49 @@ mod tests {
     }
 
     #[test]
+    fn what_is_malformed_on_the_command_line_is_a_matter_of_usage() {
+        let status = |args: &[&str], environment: &[(&str, &str)]| {
+            let args = std::iter::once("serve").chain(args.iter().copied());
+            let matches = command().try_get_matches_from(args).expect("known flags");
+            let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+            read(&matches, environment).expect_err("must be refused").status
+        };
+        assert_eq!(status(&["--heartbeat-interval=abc"], &[]), 2);
+        assert_eq!(status(&["--warning-apply-duration=abc"], &[]), 2);
+        assert_eq!(status(&["--force-new-cluster"], &[]), 1);
+        assert_eq!(status(&[], &[("ETCD_HEARTBEAT_INTERVAL", "abc")]), 1);
+    }
+
+    #[test]
+    fn a_file_stands_for_all_and_its_faults_are_named() {
+        let file = |text| read_file(text, "c.yml").map_err(|failure| failure.message);
+        let given = file("name: a\nheartbeat-interval: 50\n").expect("a good file");
+        assert_eq!((given.text("name"), given.text("heartbeat-interval")), ("a", "50"));
+        assert_eq!(
+            file("heartbeat-interval: often"),
+            Err("c.yml: invalid value \"often\" for heartbeat-interval".to_owned())
+        );
+        assert!(file("force-new-cluster: true").is_err());
+        assert!(file("naem: a").expect_err("unknown").contains("naem"));
+    }
+
+    #[test]
+    fn the_file_is_named_by_flag_or_variable() {
+        let named = |args: &[&str], value: &str| {
+            let matches = command().try_get_matches_from(args).expect("known flags");
+            config_file(&matches, &[("ETCD_CONFIG_FILE".to_owned(), value.to_owned())])
+        };
+        assert_eq!(named(&["serve", "--config-file=f"], "v").as_deref(), Some("f"));
+        assert_eq!(named(&["serve"], "v").as_deref(), Some("v"));
+        assert_eq!(named(&["serve"], ""), None);
+    }
+
+    #[test]
     fn every_default_has_the_form_its_row_asks_for() {
         for flag in FLAGS {
             if let Effect::Used = flag.effect {
-                accept(&mut Given::default(), flag, flag.default, flag.name).expect(flag.name);
+                let accepted = accept(&mut Given::default(), flag, flag.default, flag.name);
+                assert!(accepted.is_ok(), "{}", flag.name);
             }
         }
     }

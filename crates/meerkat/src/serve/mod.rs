@@ -4,49 +4,130 @@
 //! that cannot start or has to stop leaves one line on stderr with the reason, beside the log, and
 //! exit status 1.
 
+mod config_file;
+mod feature_gates;
 mod flags;
 mod given;
-mod logging;
+pub mod logging;
+mod security;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
+use clap::error::{ContextKind, ErrorKind};
 use given::Given;
-pub use given::{command, with_two_dashes};
+pub use given::command;
 use logging::Logging;
+use meerkat::listwatch::{addresses, member_door};
 use meerkat_proto::go_duration;
-use meerkat_server::config::{Config, RawFlags, Tuning};
+use meerkat_server::config::{Config, HttpOptions, MemberUrl, RawFlags, Tuning};
+use meerkat_server::tls::Keys;
+use meerkat_server::{CorruptionChecks, ListenError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
-pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+
+/// A member, by its command line without the program's name.
+pub fn run(args: Vec<OsString>) -> Result<(), Failure> {
+    if let Some(mode @ ("gateway" | "grpc-proxy")) = args.first().and_then(|arg| arg.to_str()) {
+        return Err(Failure::error(format!(
+            "{mode} is not supported: clients reach every member by themselves"
+        )));
+    }
+    let args = std::iter::once(OsString::from("meerkat serve")).chain(given::with_two_dashes(args));
+    let matches = command().try_get_matches_from(args).map_err(refused_by_parser)?;
+    if matches.get_one::<String>("version").is_some_and(|text| given::is_true(text) == Some(true)) {
+        print!("{}", crate::version::of_server());
+        return Ok(());
+    }
+    run_with(&matches)
+}
+
+/// As in etcd: 2 after a flag that it does not know, 1 after a word that is no flag, 0 after help.
+fn refused_by_parser(error: clap::Error) -> Failure {
+    let word = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    if error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-') {
+        return Failure::error(format!("'{word}' is not a valid flag"));
+    }
+    error.exit()
+}
+
+fn read_settings(matches: &ArgMatches) -> Result<Given, Failure> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let given = given::read(matches, environment).map_err(Failure::error)?;
+    let environment: Vec<(String, String)> = environment.collect();
+    let Some(path) = given::config_file(matches, &environment) else {
+        return given::read(matches, environment);
+    };
+    let text =
+        std::fs::read_to_string(&path).map_err(|error| Failure::error(format!("open {path}: {error}")))?;
+    given::read_file(&text, &path)
+}
+
+fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
+    let given = read_settings(matches)?;
+    let gates = feature_gates::notices(given.text("feature-gates")).map_err(Failure::error)?;
     let logging =
         Logging::from_flags(given.text("log-level"), given.text("log-format"), given.text("log-outputs"))
             .map_err(Failure::error)?;
     let workers = worker_threads(given.number("meerkat-worker-threads").map_err(Failure::error)?);
     logging.install();
     refuse_huge_pages();
-    for notice in &given.notices {
+    for notice in given.notices.iter().chain(&gates) {
         tracing::warn!("{notice}");
     }
     let config = raw_flags(&given)
         .and_then(|raw| Config::from_flags(raw).map_err(|error| error.to_string()))
         .map_err(|reason| failed("bad configuration", reason))?;
+    for notice in config.tls.notices(&config.listen_client_urls, &config.listen_peer_urls) {
+        tracing::warn!("{notice}");
+    }
+    let door = door_urls(&given, &config).map_err(|reason| failed("bad configuration", reason))?;
     meerkat_server::arm_fault_points().map_err(|reason| failed("bad fault points", reason))?;
     let runtime = request_runtime(workers).map_err(|error| failed("no threads for requests", error))?;
     let outcome = runtime.block_on(async {
         let shutdown = stop_signal().map_err(|error| failed("no signal handler", error))?;
-        meerkat_server::run(config, shutdown).await.map_err(|error| failed("the member stopped", error))
+        let keys = Keys::open(&config).map_err(|error| failed("the member cannot start", error))?;
+        let door = open_door(door, &keys, config.tls.client.callers_prove).await;
+        let door = door.map_err(|error| failed("the member cannot start", error))?;
+        meerkat_server::run_with_keys(config, keys, shutdown, door)
+            .await
+            .map_err(|error| failed("the member stopped", error))
     });
     // What is still running has been told to stop; a stuck reader must not keep the process.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     outcome
 }
 
-fn failed(what: &str, reason: impl std::fmt::Display) -> Failure {
+fn door_urls(given: &Given, config: &Config) -> Result<Vec<MemberUrl>, String> {
+    const FLAG: &str = "listen-listwatch-urls";
+    let client = &config.tls.client;
+    let leave = addresses::Leave {
+        insecure: given.switch("listwatch-allow-insecure"),
+        tls: client.own.is_some() || client.auto_tls,
+        callers_prove: client.callers_prove,
+    };
+    addresses::parse(FLAG, given.text(FLAG), leave)
+}
+
+/// Before the member starts: a port in use is found before the disk is touched.
+async fn open_door(
+    urls: Vec<MemberUrl>,
+    keys: &Keys,
+    callers_prove: bool,
+) -> Result<Option<meerkat_server::Door>, ListenError> {
+    if urls.is_empty() {
+        return Ok(None);
+    }
+    if addresses::are_open_to_others(&urls, callers_prove) {
+        tracing::warn!(at = %addresses::text(&urls), "{}", addresses::WARNING);
+    }
+    let ports = meerkat_server::bind_client(&urls, keys).await?;
+    Ok(Some(member_door(ports, &urls)))
+}
+
+pub fn failed(what: &str, reason: impl std::fmt::Display) -> Failure {
     let reason = reason.to_string();
     tracing::error!(error = %reason, "{what}");
     Failure::error(format!("meerkat: {what}: {reason}"))
@@ -83,7 +164,7 @@ fn worker_threads(asked: usize) -> usize {
 }
 
 /// Resolves at the first SIGTERM or SIGINT.
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+pub fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -107,6 +188,8 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
         listen_peer_urls: text("listen-peer-urls"),
         initial_advertise_peer_urls: text("initial-advertise-peer-urls"),
         listen_metrics_urls: text("listen-metrics-urls"),
+        listen_client_http_urls: text("listen-client-http-urls"),
+        tls: security::raw_tls(given)?,
         initial_cluster: text("initial-cluster"),
         initial_cluster_state: given.text("initial-cluster-state").to_owned(),
         initial_cluster_token: given.text("initial-cluster-token").to_owned(),
@@ -123,7 +206,33 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
         max_learners: given.number("max-learners")?,
         watch_progress_notify_interval: go_duration::parse(given.text("watch-progress-notify-interval"))
             .map_err(|error| format!("invalid value for --watch-progress-notify-interval: {error}"))?,
+        auto_compaction_mode: given.text("auto-compaction-mode").to_owned(),
+        auto_compaction_retention: given.text("auto-compaction-retention").to_owned(),
+        corruption_checks: corruption_checks(given)?,
+        auth_token: given.text("auth-token").to_owned(),
+        auth_token_ttl_seconds: given.number("auth-token-ttl")?,
+        bcrypt_cost: given.number("bcrypt-cost")?,
+        http: HttpOptions::new(
+            given.switch("enable-grpc-gateway"),
+            given.text("cors"),
+            given.text("host-whitelist"),
+            given.text("metrics"),
+        )?,
         tuning: tuning(given)?,
+    })
+}
+
+fn corruption_checks(given: &Given) -> Result<CorruptionChecks, String> {
+    let every = |name: &str| {
+        let time = go_duration::parse(given.text(name));
+        let time = time.map_err(|error| format!("invalid value for --{name}: {error}"))?;
+        Ok::<_, String>(Some(time).filter(|time| !time.is_zero()))
+    };
+    let after_compaction = every("compact-hash-check-time")?;
+    Ok(CorruptionChecks {
+        every: every("corrupt-check-time")?,
+        initially: given.switch("initial-corrupt-check"),
+        after_compaction: after_compaction.filter(|_| given.switch("compact-hash-check-enabled")),
     })
 }
 
@@ -140,6 +249,8 @@ fn tuning(given: &Given) -> Result<Tuning, String> {
         watch_memory_bytes: given.number("meerkat-watch-memory-bytes")?,
         watch_queue_items: given.number("meerkat-watch-queue-items")?,
         lease_checkpoint_interval_ms: given.number("meerkat-lease-checkpoint-interval-ms")?,
+        memory_limit_bytes: given.number("meerkat-memory-limit-bytes")?,
+        disk_free_min_bytes: given.number("meerkat-disk-free-min-bytes")?,
     })
 }
 

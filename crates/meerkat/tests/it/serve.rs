@@ -24,12 +24,15 @@ fn bad_flags_are_refused_with_a_reason_before_anything_is_written() {
         &[],
         "should be at least as 5 times as --heartbeat-interval[300ms]",
     );
-    check_refused(&["--cert-file=x"], &[], "TLS is not supported in this version");
+    check_refused(&["--cert-file=x"], &[], "--cert-file and --key-file go together");
+    check_refused(&["--cert-file=x", "--key-file=y"], &[], "cannot read x");
     check_refused(
         &[],
         &[("ETCD_LISTEN_PEER_URLS", "https://127.0.0.1:1")],
-        "TLS is not supported in this version",
+        "TLS key/cert (--peer-cert-file, --peer-key-file) must be provided",
     );
+    check_refused(&["--feature-gates=Nonsense=true"], &[], "unrecognized feature gate: Nonsense");
+    check_refused(&["grpc-proxy", "start"], &[], "grpc-proxy is not supported");
     check_refused(&["--listen-client-urls=http://127.0.0.1:1"], &[], "--advertise-client-urls is required");
     check_refused(&["--log-level=loud"], &[], "unknown --log-level");
 }

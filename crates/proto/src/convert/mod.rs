@@ -7,6 +7,7 @@
 //! Never read a request's fields past this door.
 
 pub mod answer;
+pub mod auth;
 mod bad_request;
 pub mod kv;
 mod overlap;

@@ -99,6 +99,8 @@ const PINNED: &[(EtcdError, i32, &str)] = &[
         2,
         "auth: authentication failed, password was given for no password user",
     ),
+    (EtcdError::MutexSessionExpired, 2, "mutex: session is expired"),
+    (EtcdError::ElectionSessionExpired, 2, "election: session is expired"),
     (EtcdError::ElectionNoLeader, 2, "election: no leader"),
     (EtcdError::ElectionNotLeader, 2, "election: not leader"),
     (EtcdError::ElectionLeaderMissing, 2, "\"leader\" field must be provided"),

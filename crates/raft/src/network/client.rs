@@ -22,6 +22,7 @@ use openraft::raft::{
 };
 use openraft::type_config::alias::SnapshotOf;
 use parking_lot::Mutex;
+use prost::Message;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -109,8 +110,12 @@ impl PeerNetwork {
                 Some(stream) => stream,
                 None => self.open_heartbeats().await?,
             };
-            let answer = stream.exchange(wire::append_to_wire(request)).await;
-            Ok::<_, RpcError>((answer.map_err(|status| self.failed(&status))?, stream))
+            let (message, asked) = (wire::append_to_wire(request), Instant::now());
+            let traffic = self.links.traffic(self.target);
+            traffic.sent(message.encoded_len());
+            let answer = stream.exchange(message).await.map_err(|status| self.failed(&status))?;
+            traffic.round_trip.observe(asked.elapsed());
+            Ok::<_, RpcError>((answer, stream))
         };
         let (answer, stream) = tokio::time::timeout(deadline, exchange)
             .await
@@ -152,10 +157,12 @@ impl PeerNetwork {
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
     {
         let unanswered = Unanswered::default();
-        let sent = unanswered.clone();
+        let (sent, traffic) = (unanswered.clone(), self.links.traffic(self.target));
         let outgoing = input.map(move |request| {
             sent.lock().push_back(Instant::now());
-            wire::append_to_wire(request)
+            let message = wire::append_to_wire(request);
+            traffic.sent(message.encoded_len());
+            message
         });
         let mut link = self.link(Purpose::Append)?;
         let answers = link.append(Request::new(outgoing));

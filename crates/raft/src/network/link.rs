@@ -6,6 +6,7 @@
 //! peer and not like a slow one.
 
 use crate::identity::Identity;
+use crate::measured::{PeerTraffic, PeerView};
 use crate::type_config::PeerNode;
 use meerkat_proto::pb::peer::peer_client::PeerClient;
 use meerkat_types::MemberId;
@@ -74,6 +75,8 @@ pub(crate) struct Links {
     channels: Mutex<HashMap<(u64, Purpose), (String, Channel)>>,
     /// Peers that the last call did not reach: their silence is logged once, not at each try.
     silent: Mutex<HashSet<u64>>,
+    /// What goes to and comes from each, for metrics.
+    traffic: Mutex<HashMap<u64, Arc<PeerTraffic>>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +100,7 @@ impl Links {
             dialer,
             channels: Mutex::default(),
             silent: Mutex::default(),
+            traffic: Mutex::default(),
         })
     }
 
@@ -105,6 +109,7 @@ impl Links {
     pub(crate) fn set_addresses(&self, members: HashMap<u64, PeerNode>) {
         self.channels.lock().retain(|(target, _), _| members.contains_key(target));
         self.silent.lock().retain(|target| members.contains_key(target));
+        self.traffic.lock().retain(|target, _| members.contains_key(target));
         *self.addresses.lock() = members;
     }
 
@@ -143,6 +148,7 @@ impl Links {
 
     /// A call did not reach this peer, or was refused by it.
     pub(crate) fn missed(&self, target: u64, node: &PeerNode, refused: bool, reason: &str) {
+        self.traffic(target).failed();
         if !self.silent.lock().insert(target) {
             return;
         }
@@ -151,6 +157,28 @@ impl Links {
         } else {
             tracing::warn!(peer = %node, reason, "a peer cannot be reached; trying again and again");
         }
+    }
+
+    /// What goes to and comes from one peer.
+    pub(crate) fn traffic(&self, target: u64) -> Arc<PeerTraffic> {
+        self.traffic.lock().entry(target).or_default().clone()
+    }
+
+    /// Every peer that was called or has called.
+    pub(crate) fn peers(&self) -> Vec<PeerView> {
+        let silent = self.silent.lock().clone();
+        let mut peers: Vec<PeerView> = self
+            .traffic
+            .lock()
+            .iter()
+            .map(|(target, traffic)| PeerView {
+                member: MemberId(*target),
+                active: !silent.contains(target),
+                traffic: traffic.clone(),
+            })
+            .collect();
+        peers.sort_by_key(|peer| peer.member.0);
+        peers
     }
 
     pub(crate) fn to(&self, target: u64, node: &PeerNode, purpose: Purpose) -> Result<Link, BadPeerUrl> {
@@ -173,6 +201,11 @@ impl Links {
     }
 }
 
+/// Who makes a call, as it says.
+pub(crate) fn caller(metadata: &MetadataMap) -> Option<u64> {
+    u64::from_str_radix(metadata.get(FROM)?.to_str().ok()?, 16).ok()
+}
+
 /// Who was removed, and from which cluster.
 fn removal(cluster: u64, member: u64) -> String {
     format!("{cluster:x}/{member:x}")
@@ -180,9 +213,13 @@ fn removal(cluster: u64, member: u64) -> String {
 
 /// The name is resolved at each connect, not here: containers change their addresses.
 pub(crate) fn connect(url: &str, dialer: Option<&Dialer>) -> Result<Channel, BadPeerUrl> {
-    let endpoint = Endpoint::from_shared(url.to_owned())
-        .map_err(|error| BadPeerUrl { url: url.to_owned(), reason: error.to_string() })?;
+    let bad = |reason: String| BadPeerUrl { url: url.to_owned(), reason };
+    let uri: http::Uri = url.parse().map_err(|error: http::uri::InvalidUri| bad(error.to_string()))?;
+    // Encryption is the dialer's affair, and tonic would ask for its own where it reads `https`.
+    let plain = url.replacen("https://", "http://", 1);
+    let endpoint = Endpoint::from_shared(plain).map_err(|error| bad(error.to_string()))?;
     let endpoint = endpoint
+        .origin(uri.clone())
         .tcp_nodelay(true)
         .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(PING_INTERVAL)
@@ -191,8 +228,8 @@ pub(crate) fn connect(url: &str, dialer: Option<&Dialer>) -> Result<Channel, Bad
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(8 << 20);
     let Some(dialer) = dialer.cloned() else { return Ok(endpoint.connect_lazy()) };
-    let connector = tower::service_fn(move |uri| {
-        let dialed = dialer(uri);
+    let connector = tower::service_fn(move |_plain: http::Uri| {
+        let dialed = dialer(uri.clone());
         async move { dialed.await.map(hyper_util::rt::TokioIo::new) }
     });
     Ok(endpoint.connect_with_connector_lazy(connector))

@@ -4,8 +4,9 @@
 //! before it is anybody: who is in the cluster. Statuses made here are read by peers only; clients
 //! never see them.
 
-use super::link::{Gate, MESSAGE_BYTES_MAX};
+use super::link::{Gate, Links, MESSAGE_BYTES_MAX, caller};
 use super::wire;
+use crate::agreement;
 use crate::entry;
 use crate::leadership::{Leadership, peers_of};
 use crate::lease_desk::{self, LeaseDesk};
@@ -23,9 +24,10 @@ use futures::stream::BoxStream;
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::peer_server::{Peer, PeerServer};
 use meerkat_proto::pb::peer::snapshot_chunk::Part;
-use meerkat_types::ClusterId;
+use meerkat_types::{ClusterId, Revision};
 use openraft::Snapshot;
 use openraft::raft::TransferLeaderError;
+use prost::Message;
 use std::io;
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
@@ -39,11 +41,14 @@ pub(crate) struct PeerService {
     pub(crate) leadership: Leadership,
     pub(crate) state_dir: StateDir,
     pub(crate) changer: Arc<Changer>,
+    pub(crate) links: Arc<Links>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) log: LogStore,
     pub(crate) cluster: ClusterId,
     /// It was not among the first members.
     pub(crate) joined: bool,
+    /// One hash of the whole store at a time.
+    pub(crate) hashing: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Why a snapshot was not received.
@@ -136,8 +141,12 @@ impl Peer for PeerService {
         request: Request<Streaming<pb::AppendRequest>>,
     ) -> Result<Response<Self::AppendStream>, Status> {
         self.gate.check(request.metadata())?;
+        let traffic = caller(request.metadata()).map(|from| self.links.traffic(from));
         // A broken or malformed input ends the stream; the leader opens another.
-        let requests = request.into_inner().filter_map(|item| {
+        let requests = request.into_inner().filter_map(move |item| {
+            if let (Ok(message), Some(traffic)) = (&item, &traffic) {
+                traffic.received(message.encoded_len());
+            }
             let request = item
                 .map_err(|status| status.to_string())
                 .and_then(|wire| wire::append_from_wire(wire).map_err(|missing| missing.to_string()));
@@ -299,6 +308,26 @@ impl Peer for PeerService {
             membership::description(peer, name)
         });
         Ok(Response::new(pb::DescribeResponse { cluster: self.cluster.0, members: members.collect() }))
+    }
+
+    async fn digests(
+        &self,
+        request: Request<pb::DigestsRequest>,
+    ) -> Result<Response<pb::DigestsResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let marks = agreement::own_digests(&self.shared.reader);
+        Ok(Response::new(agreement::digests_to_wire(&marks)))
+    }
+
+    async fn stored_hash(
+        &self,
+        request: Request<pb::StoredHashRequest>,
+    ) -> Result<Response<pb::StoredHashResponse>, Status> {
+        self.gate.check(request.metadata())?;
+        let at = Revision::new(request.into_inner().revision);
+        let _turn = self.hashing.lock().await;
+        let answer = agreement::answer_hash(self.shared.reader.clone(), at).await;
+        Ok(Response::new(agreement::hash_to_wire(answer)))
     }
 
     async fn change_members(

@@ -9,6 +9,7 @@ use super::applied::AppliedMark;
 use super::describe;
 use crate::compaction::CompactionRunner;
 use crate::log_store::DurableLog;
+use crate::measured::StateTimes;
 use crate::snapshot::StateSnapshot;
 use crate::snapshot::pins::Pins;
 use crate::snapshot::state_dir::StateDir;
@@ -16,7 +17,7 @@ use crate::type_config::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfi
 use crate::waiters::Waiters;
 use meerkat_engine::{Db, DbOptions};
 use meerkat_state::{Compactor, LeaseChange, LogEntry, Machine, StateReader};
-use meerkat_types::{EventBatch, Outcome, RequestId, Revision};
+use meerkat_types::{AssignedToken, EventBatch, Outcome, RequestId, Revision};
 use openraft::Snapshot;
 use openraft::type_config::alias::SnapshotOf;
 use parking_lot::Mutex;
@@ -38,6 +39,8 @@ pub trait EventSink: Send + 'static {
     fn publish(&mut self, batch: EventBatch);
     /// A lease came or went. Readers see it already.
     fn lease_changed(&mut self, change: LeaseChange);
+    /// A token was given out. Readers see its user already.
+    fn token_assigned(&mut self, _token: AssignedToken) {}
     /// The state was opened or replaced; revisions up to this one will not be published.
     fn jumped(&mut self, to: Revision);
 }
@@ -53,6 +56,7 @@ pub(crate) struct Shared {
     /// Nanoseconds and batches spent applying, for metrics.
     pub(crate) apply_nanos: AtomicU64,
     pub(crate) apply_batches: AtomicU64,
+    pub(crate) times: StateTimes,
     /// The database of the current state. Replaced by an install; held only to clone it.
     db: Mutex<Db>,
     applied: Mutex<(Option<LogId>, StoredMembership)>,
@@ -96,7 +100,9 @@ impl Shared {
         let pin = self.pins.hold(self.applied_state().0.map_or(0, |applied| applied.index));
         // Before the files are there: whatever happens next, they go with this value.
         let snapshot = StateSnapshot::files(dir.clone(), Some(pin));
+        let began = Instant::now();
         self.db().checkpoint(&dir).map_err(io::Error::other)?;
+        self.times.checkpoint.observe(began.elapsed());
         let info = meerkat_state::snapshot_info_at(&dir).map_err(describe::fatal)?;
         Ok(Snapshot { meta: describe::snapshot_meta(&info)?, snapshot })
     }
@@ -141,6 +147,7 @@ impl ApplyThread {
             started: AtomicBool::new(false),
             apply_nanos: AtomicU64::new(0),
             apply_batches: AtomicU64::new(0),
+            times: StateTimes::default(),
             db: Mutex::new(db),
             applied: Mutex::new(applied_state(&machine)?),
         });
@@ -202,7 +209,9 @@ impl ApplyThread {
         let began = Instant::now();
         let decoded = entries.into_iter().map(describe::log_entry).collect::<io::Result<Vec<_>>>()?;
         let (entries, ids): (Vec<LogEntry>, Vec<Option<RequestId>>) = decoded.into_iter().unzip();
+        let committing = Instant::now();
         let applied = self.machine.apply(&entries).map_err(describe::fatal)?;
+        self.shared.times.commit.observe(committing.elapsed());
         self.note_applied()?;
         let mut outcomes: Vec<(RequestId, Outcome)> = Vec::with_capacity(applied.len());
         let mut compacted = false;
@@ -212,6 +221,9 @@ impl ApplyThread {
             }
             if let Some(change) = applied.lease {
                 self.events.lease_changed(change);
+            }
+            if let Some(token) = applied.token {
+                self.events.token_assigned(token);
             }
             if let (Some(outcome), Some(id)) = (applied.outcome, id) {
                 compacted |= matches!(outcome, Outcome::Compact(_));
@@ -223,7 +235,9 @@ impl ApplyThread {
         if compacted {
             self.shared.compaction.wake();
         }
-        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let took = began.elapsed();
+        self.shared.times.applied(took);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.shared.apply_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.shared.apply_batches.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -234,6 +248,8 @@ impl ApplyThread {
             return Err(io::Error::other("a state that is only described cannot be installed"));
         };
         tracing::info!(last = ?meta.last_log_id, "installing a snapshot");
+        let shared = self.shared.clone();
+        let _installing = shared.times.begin_install();
         let old = self.shared.state_dir.current()?;
         let dir = self.shared.state_dir.replace_with(incoming)?;
         let (db, mut machine) = open(&dir, &self.db_options, &self.shared.reader)?;

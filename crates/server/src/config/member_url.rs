@@ -1,37 +1,63 @@
 //! An address of a member as its flags and the member list spell it.
 //!
-//! Always plain `http://host:port`, with the port written out and no path, so that the text given
-//! on one member's command line equals the text computed on another's: member ids derive from it.
-//! Never build the text of an address by hand; print this type.
+//! Either `http(s)://host:port`, with the port written out and no path, or `unix(s)://path`. The text
+//! given on one member's command line equals the text computed on another's: member ids derive from
+//! it. Never build the text of an address by hand; print this type.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use url::Url;
 
 use super::ConfigError;
 
+/// How what is sent to an address is protected on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    Plain,
+    Tls,
+}
+
 /// Where a member listens or is to be found. Host names are kept as names: they are resolved when
 /// a connection is made, not when the flag is read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberUrl {
-    host: String,
-    port: u16,
+    transport: Transport,
+    place: UrlPlace,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum UrlPlace {
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    /// A socket in the file system, as written: relative to where the process was started, unless it
+    /// begins with a slash.
+    Unix {
+        path: String,
+    },
 }
 
 impl MemberUrl {
     pub fn parse(text: &str) -> Result<MemberUrl, ConfigError> {
         let trimmed = text.trim();
         let (scheme, rest) = trimmed.split_once("://").unwrap_or(("", trimmed));
-        match scheme {
-            "http" => {}
-            "https" | "unixs" => return Err(ConfigError::TlsUrl(trimmed.to_owned())),
-            "unix" => return Err(ConfigError::UnixUrl(trimmed.to_owned())),
+        let transport = match scheme {
+            "http" | "unix" => Transport::Plain,
+            "https" | "unixs" => Transport::Tls,
             _ => return Err(ConfigError::UrlScheme(trimmed.to_owned())),
+        };
+        let bad_address = || ConfigError::UrlAddress(trimmed.to_owned());
+        if scheme.starts_with("unix") {
+            if rest.is_empty() {
+                return Err(bad_address());
+            }
+            return Ok(MemberUrl { transport, place: UrlPlace::Unix { path: rest.to_owned() } });
         }
         if rest.contains(['/', '?', '#']) {
             return Err(ConfigError::UrlPath(trimmed.to_owned()));
         }
-        let bad_address = || ConfigError::UrlAddress(trimmed.to_owned());
         let parsed = Url::parse(trimmed).map_err(|_| bad_address())?;
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return Err(bad_address());
@@ -40,7 +66,7 @@ impl MemberUrl {
         let (_, port) = rest.rsplit_once(':').ok_or_else(bad_address)?;
         let port = port.parse::<u16>().map_err(|_| bad_address())?;
         let host = parsed.host_str().ok_or_else(bad_address)?.to_owned();
-        Ok(MemberUrl { host, port })
+        Ok(MemberUrl { transport, place: UrlPlace::Tcp { host, port } })
     }
 
     /// A comma-separated list, sorted as etcd sorts it. Empty text is an empty list.
@@ -51,36 +77,67 @@ impl MemberUrl {
         Ok(urls)
     }
 
-    /// The host as written; an IPv6 address keeps its brackets.
-    pub fn host(&self) -> &str {
-        &self.host
+    pub fn transport(&self) -> Transport {
+        self.transport
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
+    /// Host, as written (an IPv6 address keeps its brackets), and port; none for a socket in the
+    /// file system.
+    pub fn host_and_port(&self) -> Option<(&str, u16)> {
+        match &self.place {
+            UrlPlace::Tcp { host, port } => Some((host, *port)),
+            UrlPlace::Unix { .. } => None,
+        }
     }
 
-    /// `host:port`, as resolvers and dialers take it.
-    pub fn authority(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+    /// The file of a socket in the file system.
+    pub fn socket_path(&self) -> Option<PathBuf> {
+        match &self.place {
+            UrlPlace::Tcp { .. } => None,
+            UrlPlace::Unix { path } => Some(PathBuf::from(path)),
+        }
+    }
+
+    /// The host without the brackets of an IPv6 address.
+    pub fn bare_host(&self) -> Option<&str> {
+        self.host_and_port().map(|(host, _)| host.trim_start_matches('[').trim_end_matches(']'))
+    }
+
+    /// What follows the scheme: `host:port`, or a path.
+    pub fn address(&self) -> String {
+        match &self.place {
+            UrlPlace::Tcp { host, port } => format!("{host}:{port}"),
+            UrlPlace::Unix { path } => path.clone(),
+        }
     }
 
     /// Whether a listener may bind it: a name other than `localhost` could mean any interface.
-    pub(super) fn can_be_bound(&self) -> bool {
-        let bare = self.host.trim_start_matches('[').trim_end_matches(']');
-        self.host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok()
+    pub fn can_be_bound(&self) -> bool {
+        self.bare_host().is_none_or(|host| host == "localhost" || host.parse::<std::net::IpAddr>().is_ok())
     }
 
     /// Whether two spellings are one address without asking a resolver.
     pub(super) fn is_same_place(&self, other: &MemberUrl) -> bool {
-        let plain = |host: &str| if host == "localhost" { "127.0.0.1".to_owned() } else { host.to_owned() };
-        self.port == other.port && plain(&self.host) == plain(&other.host)
+        let plain = |url: &MemberUrl| match &url.place {
+            UrlPlace::Tcp { host, port } if host == "localhost" => {
+                UrlPlace::Tcp { host: "127.0.0.1".to_owned(), port: *port }
+            }
+            place => place.clone(),
+        };
+        self.transport == other.transport && plain(self) == plain(other)
     }
 }
 
 impl fmt::Display for MemberUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}:{}", self.host, self.port)
+        let s = match self.transport {
+            Transport::Plain => "",
+            Transport::Tls => "s",
+        };
+        match &self.place {
+            UrlPlace::Tcp { host, port } => write!(f, "http{s}://{host}:{port}"),
+            UrlPlace::Unix { path } => write!(f, "unix{s}://{path}"),
+        }
     }
 }
 
@@ -100,8 +157,11 @@ mod tests {
     fn an_address_prints_as_it_was_written() {
         check("http://127.0.0.1:2379", "http://127.0.0.1:2379");
         check(" http://m0:80 ", "http://m0:80");
+        check("https://m0:443", "https://m0:443");
         check("http://[::1]:2379", "http://[::1]:2379");
         check("http://0.0.0.0:2379", "http://0.0.0.0:2379");
+        check("unix://localhost:1234", "unix://localhost:1234");
+        check("unixs:///run/it.sock", "unixs:///run/it.sock");
     }
 
     #[test]
@@ -109,16 +169,11 @@ mod tests {
         check("http://127.0.0.1", "URL address does not have the form \"host:port\": http://127.0.0.1");
         check("http://:2379", "URL address does not have the form \"host:port\": http://:2379");
         check("http://a:b@c:1", "URL address does not have the form \"host:port\": http://a:b@c:1");
-        check("http://a:70000", "URL address does not have the form \"host:port\": http://a:70000");
+        check("https://a:70000", "URL address does not have the form \"host:port\": https://a:70000");
         check("http://127.0.0.1:2379/x", "URL must not contain a path: http://127.0.0.1:2379/x");
         check("127.0.0.1:2379", "URL scheme must be http, https, unix, or unixs: 127.0.0.1:2379");
         check("ftp://a:1", "URL scheme must be http, https, unix, or unixs: ftp://a:1");
-    }
-
-    #[test]
-    fn what_this_version_cannot_serve_is_said_and_not_ignored() {
-        check("https://a:1", "TLS is not supported in this version: https://a:1 (use http://)");
-        check("unix://a:1", "unix sockets are not supported in this version: unix://a:1 (use http://)");
+        check("unix://", "URL address does not have the form \"host:port\": unix://");
     }
 
     #[test]
@@ -126,5 +181,12 @@ mod tests {
         let list = MemberUrl::parse_list("http://b:1,http://a:2").expect("two good addresses");
         assert_eq!(list.iter().map(|u| u.to_string()).collect::<Vec<_>>(), ["http://a:2", "http://b:1"]);
         assert_eq!(MemberUrl::parse_list(""), Ok(vec![]));
+    }
+
+    #[test]
+    fn encrypted_and_plain_are_two_places() {
+        let url = |text| MemberUrl::parse(text).expect("good");
+        assert!(url("https://localhost:1").is_same_place(&url("https://127.0.0.1:1")));
+        assert!(!url("https://localhost:1").is_same_place(&url("http://localhost:1")));
     }
 }

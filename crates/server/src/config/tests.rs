@@ -85,17 +85,21 @@ fn a_listener_is_named_once() {
 }
 
 #[test]
-fn tls_is_refused_with_the_flag_named() {
+fn a_tls_address_needs_a_certificate_and_members_have_no_unix_sockets() {
     check_refused(
-        "invalid value for --listen-peer-urls: \
-         TLS is not supported in this version: https://127.0.0.1:2380 (use http://)",
+        "TLS key/cert (--peer-cert-file, --peer-key-file) must be provided for https://127.0.0.1:2380 \
+         with HTTPS scheme (or --peer-auto-tls)",
         |raw| raw.listen_peer_urls = some("https://127.0.0.1:2380"),
     );
-    check_refused(
-        "error setting up initial cluster: \
-         TLS is not supported in this version: https://h:2380 (use http://)",
-        |raw| raw.initial_cluster = some("default=https://h:2380"),
-    );
+    check_refused("members cannot reach each other at unix://h:2380: use http:// or https://", |raw| {
+        raw.initial_cluster = some("default=unix://h:2380");
+    });
+    accept(|raw| {
+        raw.listen_client_urls = some("unix://localhost:1,https://127.0.0.1:2");
+        raw.advertise_client_urls = some("unix://localhost:1");
+        raw.tls.client.auto_tls = true;
+        raw.initial_cluster = some("default=https://h:2380");
+    });
 }
 
 #[test]

@@ -3,15 +3,17 @@
 use super::header::Headers;
 use super::range_stream;
 use super::status;
+use crate::auth::{Caller, Guard};
 use crate::config::Config;
+use crate::space::Quota;
 use futures::stream::BoxStream;
 use meerkat_proto::convert;
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::kv_server::Kv;
 use meerkat_raft::RaftNode;
-use meerkat_state::{ReadError, StateReader};
+use meerkat_state::{Need, ReadError, StateReader, needs_of_txn};
 use meerkat_types::{
-    Command, Consistency, DeleteRange, KeyRange, Outcome, Put, RangeAnswer, RangeQuery, TxnOp,
+    Access, Command, Consistency, DeleteRange, KeyRange, Outcome, Put, RangeAnswer, RangeQuery, TxnOp,
 };
 use prost::Message;
 use std::sync::Arc;
@@ -20,29 +22,33 @@ use tonic::{Request, Response, Status};
 
 /// What etcd's internal request weighs above the client's message: its header and two tags. Counted
 /// in, so that the largest value that fits is the same here and there.
-const INTERNAL_REQUEST_BYTES: usize = 18;
+pub(crate) const INTERNAL_REQUEST_BYTES: usize = 18;
 
 /// A page this short is read where the request is served; a longer one goes to a thread that may
 /// block.
 const INLINE_KEYS_MAX: usize = 64;
 
 /// Long reads at once. More would only take the processors from everybody else.
-const LONG_READS_MAX: usize = 8;
+pub(crate) const LONG_READS_MAX: usize = 8;
 
 #[derive(Clone)]
 pub(crate) struct KvService {
     raft: Arc<RaftNode>,
     headers: Headers,
+    quota: Quota,
+    guard: Guard,
     long_reads: Arc<Semaphore>,
     max_txn_ops: usize,
     max_request_bytes: usize,
 }
 
 impl KvService {
-    pub(crate) fn new(raft: Arc<RaftNode>, headers: Headers, config: &Config) -> KvService {
+    pub(crate) fn new(raft: Arc<RaftNode>, headers: Headers, guard: Guard, config: &Config) -> KvService {
         KvService {
+            quota: Quota::new(raft.clone(), config),
             raft,
             headers,
+            guard,
             long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)),
             max_txn_ops: config.max_txn_ops,
             max_request_bytes: config.max_request_bytes,
@@ -57,11 +63,12 @@ impl KvService {
         Ok(())
     }
 
-    async fn propose(&self, command: Command) -> Result<Outcome, Status> {
+    async fn propose(&self, caller: &Caller, command: Command) -> Result<Outcome, Status> {
+        self.quota.admit(&command).await.map_err(status::no_room)?;
         // The client's message was measured already; our own encoding differs by a few bytes for
         // each operation.
         let bytes_max = self.max_request_bytes + meerkat_types::limits::REQUEST_OVERHEAD_BYTES;
-        let outcome = self.raft.proposer().propose(command, bytes_max).await;
+        let outcome = self.guard.propose(caller, command, bytes_max).await;
         match outcome.map_err(|error| status::propose(&error))? {
             Outcome::Refused(refusal) => Err(status::refused(&refusal)),
             outcome => Ok(outcome),
@@ -83,11 +90,18 @@ impl KvService {
         }
     }
 
-    async fn read(&self, query: RangeQuery) -> Result<RangeAnswer, Status> {
-        if is_short(&query) {
-            return self.raft.reader().range(&query).map_err(|error| status::read(&error));
+    async fn read(&self, caller: Caller, query: RangeQuery) -> Result<RangeAnswer, Status> {
+        let short = is_short(&query);
+        // Judged by the point that is read.
+        let read = move |reader: &StateReader| {
+            let pinned = reader.pin();
+            caller.may(&pinned, [Need::Keys(Access::Read, &query.keys)])?;
+            pinned.range(&query)
+        };
+        if short {
+            return read(self.raft.reader()).map_err(|error| status::read(&error));
         }
-        self.read_long(move |reader| reader.range(&query)).await
+        self.read_long(read).await
     }
 
     async fn read_long<T: Send + 'static>(
@@ -119,18 +133,20 @@ fn txn_consistency(txn: &meerkat_types::Txn) -> Consistency {
 #[tonic::async_trait]
 impl Kv for KvService {
     async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
+        let caller = Caller::of(&request);
         let query = RangeQuery::try_from(request.into_inner()).map_err(status::bad_request)?;
         self.become_fresh(query.consistency).await?;
-        let answer = self.read(query).await?;
+        let answer = self.read(caller, query).await?;
         Ok(Response::new(convert::answer::range(self.headers.at(answer.revision), answer)))
     }
 
     async fn put(&self, request: Request<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
+        let caller = Caller::of(&request);
         let wire = request.into_inner();
         let bytes = wire.encoded_len();
         let put = Put::try_from(wire).map_err(status::bad_request)?;
         self.check_size(bytes)?;
-        let Outcome::Put(done) = self.propose(Command::Put(put)).await? else {
+        let Outcome::Put(done) = self.propose(&caller, Command::Put(put)).await? else {
             return Err(status::mismatched_outcome());
         };
         Ok(Response::new(convert::answer::put(self.headers.at(done.revision), done)))
@@ -140,26 +156,33 @@ impl Kv for KvService {
         &self,
         request: Request<pb::DeleteRangeRequest>,
     ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
+        let caller = Caller::of(&request);
         let wire = request.into_inner();
         let bytes = wire.encoded_len();
         let delete = DeleteRange::try_from(wire).map_err(status::bad_request)?;
         self.check_size(bytes)?;
-        let Outcome::DeleteRange(done) = self.propose(Command::DeleteRange(delete)).await? else {
+        let Outcome::DeleteRange(done) = self.propose(&caller, Command::DeleteRange(delete)).await? else {
             return Err(status::mismatched_outcome());
         };
         Ok(Response::new(convert::answer::delete_range(self.headers.at(done.revision), done)))
     }
 
     async fn txn(&self, request: Request<pb::TxnRequest>) -> Result<Response<pb::TxnResponse>, Status> {
+        let caller = Caller::of(&request);
         let wire = request.into_inner();
         let bytes = wire.encoded_len();
         let txn = convert::txn::txn(wire, self.max_txn_ops).map_err(status::bad_request)?;
         let done = if txn.is_read_only() {
             self.become_fresh(txn_consistency(&txn)).await?;
-            self.read_long(move |reader| reader.read_txn(&txn)).await?
+            self.read_long(move |reader| {
+                let pinned = reader.pin();
+                caller.may(&pinned, needs_of_txn(&txn))?;
+                pinned.read_txn(&txn)
+            })
+            .await?
         } else {
             self.check_size(bytes)?;
-            let Outcome::Txn(done) = self.propose(Command::Txn(txn)).await? else {
+            let Outcome::Txn(done) = self.propose(&caller, Command::Txn(txn)).await? else {
                 return Err(status::mismatched_outcome());
             };
             done
@@ -171,8 +194,9 @@ impl Kv for KvService {
         &self,
         request: Request<pb::CompactionRequest>,
     ) -> Result<Response<pb::CompactionResponse>, Status> {
+        let caller = Caller::of(&request);
         let (compact, physical) = convert::kv::compaction(request.into_inner());
-        let Outcome::Compact(revision) = self.propose(Command::Compact(compact)).await? else {
+        let Outcome::Compact(revision) = self.propose(&caller, Command::Compact(compact)).await? else {
             return Err(status::mismatched_outcome());
         };
         if physical && !self.raft.compaction().finished(compact.revision).await {
@@ -187,9 +211,13 @@ impl Kv for KvService {
         &self,
         request: Request<pb::RangeRequest>,
     ) -> Result<Response<Self::RangeStreamStream>, Status> {
+        let caller = Caller::of(&request);
         let query = convert::kv::range_stream(request.into_inner()).map_err(status::bad_request)?;
         self.become_fresh(query.consistency).await?;
         let pinned = self.raft.reader().pin();
+        caller
+            .may(&pinned, [Need::Keys(Access::Read, &query.keys)])
+            .map_err(|refusal| status::refused(&refusal))?;
         let header = self.headers.at(pinned.current_revision());
         range_stream::chunks(&pinned, &query, header, self.max_request_bytes).map(Response::new)
     }

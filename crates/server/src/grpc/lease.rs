@@ -2,16 +2,18 @@
 
 use super::header::Headers;
 use super::status;
+use crate::auth::{Caller, Credentials, Guard};
 use crate::config::Config;
 use crate::lease::{Book, Renewals};
+use crate::space::Quota;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::lease_server::Lease;
 use meerkat_raft::RaftNode;
-use meerkat_state::StateReader;
-use meerkat_types::{Command, GrantLease, LeaseId, LeaseTtl, Outcome, Refusal};
+use meerkat_state::{Need, StateReader};
+use meerkat_types::{Access, Command, GrantLease, LeaseId, LeaseTtl, Outcome, Refusal};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
@@ -27,8 +29,10 @@ const NAMES_MAX: usize = 3;
 pub(crate) struct LeaseService {
     raft: Arc<RaftNode>,
     headers: Headers,
+    quota: Quota,
     book: Arc<Mutex<Book>>,
     renewals: Renewals,
+    guard: Guard,
     ttl_seconds_min: i64,
 }
 
@@ -36,20 +40,27 @@ impl LeaseService {
     pub(crate) fn new(
         raft: Arc<RaftNode>,
         headers: Headers,
-        book: Arc<Mutex<Book>>,
-        renewals: Renewals,
+        (book, renewals): (Arc<Mutex<Book>>, Renewals),
+        guard: Guard,
         config: &Config,
     ) -> LeaseService {
-        LeaseService { raft, headers, book, renewals, ttl_seconds_min: ttl_seconds_min(config) }
+        let quota = Quota::new(raft.clone(), config);
+        LeaseService { raft, headers, quota, book, renewals, guard, ttl_seconds_min: ttl_seconds_min(config) }
     }
 
-    async fn propose(&self, command: Command) -> Result<Outcome, Status> {
-        let outcome = self.raft.proposer().propose(command, ENTRY_BYTES_MAX).await;
+    async fn propose(&self, caller: &Caller, command: Command) -> Result<Outcome, Status> {
+        self.quota.admit(&command).await.map_err(status::no_room)?;
+        let outcome = self.guard.propose(caller, command, ENTRY_BYTES_MAX).await;
         outcome.map_err(|error| status::propose(&error))
     }
 
-    async fn grant(&self, id: LeaseId, ttl: LeaseTtl) -> Result<pb::LeaseGrantResponse, Refused> {
-        match self.propose(Command::GrantLease(GrantLease { id, ttl })).await? {
+    async fn grant(
+        &self,
+        caller: &Caller,
+        id: LeaseId,
+        ttl: LeaseTtl,
+    ) -> Result<pb::LeaseGrantResponse, Refused> {
+        match self.propose(caller, Command::GrantLease(GrantLease { id, ttl })).await? {
             Outcome::LeaseGranted(granted) => Ok(pb::LeaseGrantResponse {
                 header: Some(self.headers.at(granted.revision)),
                 id: id.get(),
@@ -70,8 +81,16 @@ impl LeaseService {
         read.await.map_err(|error| status::worker_lost(&error))?.map_err(|error| status::read(&error))
     }
 
-    async fn renew(self, request: Result<pb::LeaseKeepAliveRequest, Status>) -> Answer {
+    async fn renew(
+        self,
+        credentials: Arc<Credentials>,
+        request: Result<pb::LeaseKeepAliveRequest, Status>,
+    ) -> Answer {
         let id = request?.id;
+        if self.guard.is_on() {
+            let caller = self.guard.caller_now(&credentials);
+            self.permit(caller, LeaseId::from_wire(id), Access::Write).await?;
+        }
         // As of before the renewal.
         let header = Some(self.headers.now());
         let ttl = match LeaseId::from_wire(id) {
@@ -79,6 +98,34 @@ impl LeaseService {
             Some(lease) => self.renewals.renew(lease).await.map_err(status::lease_desk)?,
         };
         Ok(pb::LeaseKeepAliveResponse { header, id, ttl: ttl.unwrap_or(0) })
+    }
+}
+
+/// Who may have to do with leases.
+impl LeaseService {
+    /// Whether the caller is somebody, with access to every key of the lease.
+    async fn permit(&self, caller: Caller, lease: Option<LeaseId>, access: Access) -> Result<(), Status> {
+        self.read(move |reader| {
+            let pinned = reader.pin();
+            caller.may(&pinned, [Need::User])?;
+            let keys = lease.map_or(Ok(Vec::new()), |lease| pinned.lease_keys(lease))?;
+            Ok(caller.may(&pinned, keys.iter().map(|key| Need::Key(access, key)))?)
+        })
+        .await
+    }
+
+    /// Whether the caller may read every key of every lease.
+    async fn permit_all(&self, caller: Caller) -> Result<(), Status> {
+        self.read(move |reader| {
+            let pinned = reader.pin();
+            caller.may(&pinned, [Need::User])?;
+            for lease in pinned.leases()? {
+                let keys = pinned.lease_keys(lease.id)?;
+                caller.may(&pinned, keys.iter().map(|key| Need::Key(Access::Read, key)))?;
+            }
+            Ok(())
+        })
+        .await
     }
 }
 
@@ -106,18 +153,18 @@ impl From<Refused> for Status {
 
 /// A lease must outlive an election, or a change of leader would end it: as etcd, one and a half
 /// election timeouts in whole heartbeats, rounded up to a second.
-fn ttl_seconds_min(config: &Config) -> i64 {
+pub(crate) fn ttl_seconds_min(config: &Config) -> i64 {
     let ticks = config.election_timeout_ms / config.heartbeat_interval_ms.max(1);
     let millis = 3 * ticks / 2 * config.heartbeat_interval_ms;
     i64::try_from(millis.div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
 }
 
 /// The time that a lease gets when `asked` seconds are asked for.
-fn ttl(asked: i64, min: i64) -> Option<LeaseTtl> {
+pub(crate) fn ttl(asked: i64, min: i64) -> Option<LeaseTtl> {
     LeaseTtl::from_seconds(asked.max(min))
 }
 
-fn random_name() -> Option<LeaseId> {
+pub(crate) fn random_name() -> Option<LeaseId> {
     LeaseId::from_wire(rand::random::<i64>() & i64::MAX)
 }
 
@@ -127,15 +174,16 @@ impl Lease for LeaseService {
         &self,
         request: Request<pb::LeaseGrantRequest>,
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
+        let caller = Caller::of(&request);
         let request = request.into_inner();
         let ttl = ttl(request.ttl, self.ttl_seconds_min)
             .ok_or_else(|| status::etcd(EtcdError::LeaseTtlTooLarge))?;
         if let Some(id) = LeaseId::from_wire(request.id) {
-            return Ok(Response::new(self.grant(id, ttl).await?));
+            return Ok(Response::new(self.grant(&caller, id, ttl).await?));
         }
         for _ in 0..NAMES_MAX {
             let Some(id) = random_name() else { continue };
-            match self.grant(id, ttl).await {
+            match self.grant(&caller, id, ttl).await {
                 Err(Refused::By(Refusal::LeaseExists)) => {}
                 answer => return Ok(Response::new(answer?)),
             }
@@ -147,9 +195,10 @@ impl Lease for LeaseService {
         &self,
         request: Request<pb::LeaseRevokeRequest>,
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
+        let caller = Caller::of(&request);
         let lease = LeaseId::from_wire(request.into_inner().id);
         let lease = lease.ok_or_else(|| status::etcd(EtcdError::LeaseNotFound))?;
-        match self.propose(Command::RevokeLease(lease)).await? {
+        match self.propose(&caller, Command::RevokeLease(lease)).await? {
             Outcome::LeaseRevoked(revision) => {
                 Ok(Response::new(pb::LeaseRevokeResponse { header: Some(self.headers.at(revision)) }))
             }
@@ -165,9 +214,11 @@ impl Lease for LeaseService {
         request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
         let service = self.clone();
+        // A stream may outlive its token, so each renewal looks again.
+        let credentials = Arc::new(Credentials::of_metadata(request.metadata(), request.extensions()));
         let answers = request
             .into_inner()
-            .map(move |request| service.clone().renew(request))
+            .map(move |request| service.clone().renew(credentials.clone(), request))
             .buffered(RENEWALS_PER_STREAM);
         Ok(Response::new(until_error(answers).boxed()))
     }
@@ -176,7 +227,11 @@ impl Lease for LeaseService {
         &self,
         request: Request<pb::LeaseTimeToLiveRequest>,
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
+        let caller = Caller::of(&request);
         let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
+        if self.guard.is_on() {
+            self.permit(caller.clone(), None, Access::Read).await?;
+        }
         let missing = |header| pb::LeaseTimeToLiveResponse {
             header: Some(header),
             id,
@@ -194,7 +249,13 @@ impl Lease for LeaseService {
         let keys = if keys {
             let applied = self.raft.applied().reached(answer.index).await;
             applied.map_err(|_| status::etcd(EtcdError::Stopped))?;
-            self.read(move |reader| reader.pin().lease_keys(lease)).await?
+            self.read(move |reader| {
+                let pinned = reader.pin();
+                let keys = pinned.lease_keys(lease)?;
+                caller.may(&pinned, keys.iter().map(|key| Need::Key(Access::Read, key)))?;
+                Ok(keys)
+            })
+            .await?
         } else {
             Vec::new()
         };
@@ -209,8 +270,11 @@ impl Lease for LeaseService {
 
     async fn lease_leases(
         &self,
-        _request: Request<pb::LeaseLeasesRequest>,
+        request: Request<pb::LeaseLeasesRequest>,
     ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
+        if self.guard.is_on() {
+            self.permit_all(Caller::of(&request)).await?;
+        }
         let led = {
             let book = self.book.lock();
             book.term().map(|_| book.deadlines())

@@ -2,21 +2,32 @@
 //! errors.
 
 mod admin;
+mod auth;
+mod auth_door;
 mod cluster;
+mod downgrade;
+mod election;
 mod header;
 mod health;
-mod kv;
+pub(crate) mod kv;
 mod learner;
-mod lease;
+pub(crate) mod lease;
+mod line;
+mod lock;
 mod maintenance;
 mod range_stream;
+mod reflection;
 mod require_leader;
+mod snapshot;
 pub(crate) mod status;
 mod transport_errors;
 pub(crate) mod watch;
 
+use crate::auth::{Guard, Passwords};
 use crate::config::Config;
 use crate::lease::{Book, Renewals};
+use crate::memory::{Pressure, Shed};
+use crate::punctual::WholeInTime;
 use axum::response::IntoResponse;
 use header::Headers;
 use learner::LearnerDoor;
@@ -28,6 +39,7 @@ use parking_lot::Mutex;
 use require_leader::RequireLeader;
 use std::sync::Arc;
 use tonic::service::Routes;
+use tower::ServiceExt;
 use watch::{WatchCounters, WatchService};
 
 /// Every gRPC service of the client port.
@@ -36,24 +48,34 @@ pub(crate) fn router(
     hub: &Hub,
     counters: &Arc<WatchCounters>,
     (book, renewals): (&Arc<Mutex<Book>>, Renewals),
+    (pressure, guard): (&Arc<Pressure>, &Guard),
     config: &Config,
 ) -> axum::Router {
     let headers = Headers::new(raft.clone());
     let message_bytes_max = config.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES;
-    let kv = kv::KvService::new(raft.clone(), headers.clone(), config);
+    let kv = kv::KvService::new(raft.clone(), headers.clone(), guard.clone(), config);
     let kv = pb::etcdserver::kv_server::KvServer::new(kv)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(i32::MAX as usize);
     let cluster = cluster::ClusterService::new(raft.clone(), headers.clone());
     let maintenance = maintenance::MaintenanceService::new(raft.clone(), headers.clone(), config);
-    let lease = lease::LeaseService::new(raft.clone(), headers.clone(), book.clone(), renewals, config);
+    let lease = lease::LeaseService::new(
+        raft.clone(),
+        headers.clone(),
+        (book.clone(), renewals),
+        guard.clone(),
+        config,
+    );
     let lease =
         pb::etcdserver::lease_server::LeaseServer::new(lease).max_encoding_message_size(i32::MAX as usize);
-    let watch = Arc::new(WatchService::new(headers, hub.clone(), counters.clone(), config));
+    let passwords = Passwords::new(config.auth.bcrypt_cost);
+    let auth = auth::AuthService::new(raft.clone(), headers.clone(), guard.clone(), passwords);
+    let watch = Arc::new(WatchService::new(headers, hub.clone(), counters.clone(), guard.clone(), config));
     let mut routes = Routes::builder();
     routes
         .add_service(kv)
         .add_service(lease)
+        .add_service(pb::etcdserver::auth_server::AuthServer::new(auth))
         .add_service(pb::etcdserver::cluster_server::ClusterServer::new(cluster))
         .add_service(pb::etcdserver::maintenance_server::MaintenanceServer::new(maintenance))
         .add_service(pb::health::health_server::HealthServer::new(health::HealthService))
@@ -61,14 +83,60 @@ pub(crate) fn router(
             raft.clone(),
             hub.clone(),
         )));
-    routes
+    let services = routes
         .routes()
         .into_axum_router()
         .route(
             watch::PATH,
             axum::routing::post(async move |request: http::Request<axum::body::Body>| watch.serve(request)),
         )
-        .route("/etcdserverpb.Watch/{method}", axum::routing::post(unknown_method))
+        .route("/etcdserverpb.Watch/{method}", axum::routing::post(unknown_method));
+    let shared = Shared { raft, pressure, guard, message_bytes_max };
+    let inner = guarded(services, &shared);
+    let coordination = coordination(&inner.clone().with_state(()), message_bytes_max);
+    inner.merge(guarded(coordination, &shared))
+}
+
+/// The services that call others in their caller's name, and the one that tells of all.
+fn coordination(inner: &axum::Router, message_bytes_max: usize) -> axum::Router {
+    let lock = pb::lock::lock_server::LockServer::new(lock::LockService::new(inner.clone()))
+        .max_decoding_message_size(message_bytes_max);
+    let election = election::ElectionService::new(inner.clone());
+    let election = pb::election::election_server::ElectionServer::new(election)
+        .max_decoding_message_size(message_bytes_max);
+    let reflection =
+        pb::reflection::server_reflection_server::ServerReflectionServer::new(reflection::ReflectionService);
+    let alpha = reflection.clone().map_request(|request: http::Request<axum::body::Body>| {
+        let (mut parts, body) = request.into_parts();
+        parts.uri = http::Uri::from_static(reflection::PATH);
+        http::Request::from_parts(parts, tonic::body::Body::new(body))
+    });
+    let mut routes = Routes::builder();
+    routes.add_service(lock).add_service(election).add_service(reflection);
+    routes.routes().into_axum_router().reset_fallback().route_service(reflection::ALPHA_PATH, alpha)
+}
+
+/// What is asked before any service.
+struct Shared<'a> {
+    raft: &'a Arc<RaftNode>,
+    pressure: &'a Arc<Pressure>,
+    guard: &'a Guard,
+    message_bytes_max: usize,
+}
+
+/// What every service of etcd's API has before it.
+fn guarded(services: axum::Router, shared: &Shared<'_>) -> axum::Router {
+    let Shared { raft, pressure, guard, message_bytes_max } = *shared;
+    services
+        .layer(tower::layer::layer_fn(WholeInTime))
+        .layer(tower::layer::layer_fn({
+            let pressure = pressure.clone();
+            move |inner| Shed::new(inner, pressure.clone())
+        }))
+        .layer(tower::layer::layer_fn({
+            let guard = guard.clone();
+            move |inner| auth_door::AuthDoor::new(inner, guard.clone())
+        }))
         .layer(tower::layer::layer_fn({
             let leadership = raft.leadership().clone();
             move |inner| LearnerDoor::new(inner, leadership.clone())

@@ -3,11 +3,14 @@
 //! Clients match on code and text, so both come from one table (`meerkat_proto::error_text`). No
 //! match here has a wildcard arm: a new error does not compile until someone has chosen its status.
 
+use super::snapshot::SnapshotError;
+use crate::auth::PasswordError;
+use crate::space::NoRoom;
 use meerkat_proto::convert::BadRequest;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_raft::{ChangeError, ChangeRefusal, DeskError, MoveError, ProposeError, ReadIndexError};
 use meerkat_state::ReadError;
-use meerkat_types::Refusal;
+use meerkat_types::{AuthRefusal, Refusal};
 use meerkat_watch::End;
 use tonic::{Code, Status};
 
@@ -30,7 +33,49 @@ pub(crate) fn refused(refusal: &Refusal) -> Status {
         Refusal::Future { .. } => EtcdError::FutureRev,
         Refusal::OtherIncarnation { .. } => EtcdError::MemberExist,
         Refusal::MemberRemoved { .. } => EtcdError::MemberNotFound,
+        Refusal::NoSpace => EtcdError::NoSpace,
+        Refusal::Corrupt => EtcdError::Corrupt,
+        Refusal::Auth(refusal) => auth_refusal(*refusal),
     })
+}
+
+pub(crate) const fn auth_refusal(refusal: AuthRefusal) -> EtcdError {
+    match refusal {
+        AuthRefusal::RootUserMissing => EtcdError::RootUserNotExist,
+        AuthRefusal::RootRoleMissing => EtcdError::RootRoleNotExist,
+        AuthRefusal::UserExists => EtcdError::UserAlreadyExist,
+        AuthRefusal::UserEmpty => EtcdError::UserEmpty,
+        AuthRefusal::UserNotFound => EtcdError::UserNotFound,
+        AuthRefusal::RoleExists => EtcdError::RoleAlreadyExist,
+        AuthRefusal::RoleNotFound => EtcdError::RoleNotFound,
+        AuthRefusal::RoleEmpty => EtcdError::RoleEmpty,
+        AuthRefusal::PermissionDenied => EtcdError::PermissionDenied,
+        AuthRefusal::RoleNotGranted => EtcdError::RoleNotGranted,
+        AuthRefusal::PermissionNotGranted => EtcdError::PermissionNotGranted,
+        AuthRefusal::PermissionNotGiven => EtcdError::PermissionNotGiven,
+        AuthRefusal::NotEnabled => EtcdError::AuthNotEnabled,
+        AuthRefusal::Failed => EtcdError::AuthFailed,
+        AuthRefusal::NoPassword => EtcdError::PasswordOfNoPasswordUser,
+        AuthRefusal::InvalidToken => EtcdError::InvalidAuthToken,
+        AuthRefusal::InvalidManagement => EtcdError::InvalidAuthMgmt,
+        AuthRefusal::OldRevision => EtcdError::AuthOldRevision,
+    }
+}
+
+pub(crate) fn password(error: &PasswordError) -> Status {
+    match error {
+        PasswordError::Overloaded => etcd(EtcdError::TooManyRequests),
+        PasswordError::TooLong => Status::new(Code::InvalidArgument, format!("meerkat: {error}")),
+        PasswordError::Failed(_) => Status::new(Code::Internal, format!("meerkat: {error}")),
+    }
+}
+
+/// This member checks signed tokens and cannot make any.
+pub(crate) fn cannot_sign() -> Status {
+    Status::new(
+        Code::FailedPrecondition,
+        "meerkat: this member has no key to sign tokens with; name one as priv-key in --auth-token, or ask another member",
+    )
 }
 
 pub(crate) fn propose(error: &ProposeError) -> Status {
@@ -42,6 +87,11 @@ pub(crate) fn propose(error: &ProposeError) -> Status {
         ProposeError::Timeout => etcd(EtcdError::Timeout),
         ProposeError::Stopped => etcd(EtcdError::Stopped),
     }
+}
+
+/// This member has no room for a write; it was not proposed.
+pub(crate) fn no_room(_: NoRoom) -> Status {
+    etcd(EtcdError::NoSpace)
 }
 
 pub(crate) fn read_index(error: ReadIndexError) -> Status {
@@ -104,6 +154,18 @@ pub(crate) fn unreadable(error: &dyn std::error::Error) -> Status {
     Status::new(Code::Unavailable, format!("this member cannot read its state: {error}"))
 }
 
+/// A snapshot was not made, or not to its end.
+pub(crate) fn snapshot(error: &SnapshotError) -> Status {
+    match error {
+        SnapshotError::Read(error) => read(error),
+        SnapshotError::Io(_) => {
+            tracing::error!(%error, "a snapshot was not made");
+            Status::new(Code::Unavailable, format!("no snapshot was made: {error}"))
+        }
+        SnapshotError::Gone => Status::new(Code::Cancelled, "no snapshot was made: the caller has gone"),
+    }
+}
+
 /// A worker thread died under a request.
 pub(crate) fn worker_lost(error: &tokio::task::JoinError) -> Status {
     tracing::error!(%error, "a request's worker was lost");
@@ -141,6 +203,16 @@ pub(crate) fn malformed(error: &prost::DecodeError) -> Status {
     Status::new(Code::Internal, format!("grpc: error unmarshalling request: {error}"))
 }
 
+/// JSON that is not what its call takes.
+pub(crate) fn malformed_json(reason: &str) -> Status {
+    Status::new(Code::InvalidArgument, reason)
+}
+
+/// A call within this process ended without a word.
+pub(crate) fn no_answer() -> Status {
+    Status::new(Code::Unavailable, "meerkat: the call broke off before its answer; it may have happened")
+}
+
 /// A request on a watch stream that could not be read.
 pub(crate) fn watch_request(error: Status, max: usize) -> Status {
     let found = error.message().strip_prefix("Error, decoded message length too large: found ");
@@ -165,9 +237,25 @@ pub(crate) fn watch_ended(end: &End) -> Status {
     }
 }
 
-/// A method of the API that this version does not have yet.
-pub(crate) fn not_yet(method: &str) -> Status {
-    Status::new(Code::Unimplemented, format!("{method} is not supported in this version"))
+/// An error met on a caller's behalf by the Lock or the Election service: as etcd's, in the same words but
+/// without a code.
+pub(crate) fn inner(error: Status) -> Status {
+    Status::new(Code::Unknown, error.message())
+}
+
+/// A watch made on a caller's behalf was refused.
+pub(crate) fn watch_refused(reason: &str) -> Status {
+    Status::new(Code::Unknown, if reason.is_empty() { EtcdError::WatchCanceled.message() } else { reason })
+}
+
+/// A watch made on a caller's behalf ended without a word.
+pub(crate) fn lost_watcher() -> Status {
+    Status::new(Code::Unknown, "lost watcher waiting for delete")
+}
+
+/// Whoever asked does not wait for the answer any more.
+pub(crate) fn caller_gone() -> Status {
+    etcd(EtcdError::ContextCanceled)
 }
 
 pub(crate) fn unknown_action(what: &str) -> Status {

@@ -1,7 +1,9 @@
 //! What "healthy", "live" and "ready" mean, check by check.
 
 use meerkat_raft::RaftNode;
-use meerkat_types::{Consistency, Key, KeyRange, RangeQuery, RevisionBounds, Sort};
+use meerkat_types::{
+    Alarm, AlarmBy, AlarmKind, Consistency, Key, KeyRange, RangeQuery, RevisionBounds, Sort,
+};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -30,15 +32,22 @@ impl Check {
 
     async fn run(self, raft: &Arc<RaftNode>) -> Result<(), String> {
         match self {
-            Check::DataCorruption => match raft.status().failed {
-                None => Ok(()),
-                Some(reason) => Err(reason),
-            },
+            Check::DataCorruption => data_corruption(raft),
             Check::SerializableRead => serializable_read(raft).await,
             Check::LinearizableRead => linearizable_read(raft).await,
             Check::NonLearner if raft.status().learner => Err("this member is a learner".to_owned()),
             Check::NonLearner => Ok(()),
         }
+    }
+}
+
+fn data_corruption(raft: &RaftNode) -> Result<(), String> {
+    if let Some(reason) = raft.status().failed {
+        return Err(reason);
+    }
+    match raft.reader().alarms().iter().any(|(alarm, _)| alarm.kind == AlarmKind::Corrupt) {
+        true => Err("alarm activated: CORRUPT".to_owned()),
+        false => Ok(()),
     }
 }
 
@@ -100,14 +109,22 @@ pub(super) async fn run(raft: &Arc<RaftNode>, checks: &[Check], query: &Query) -
 }
 
 /// The reason why `/health` says no, in etcd's words.
-pub(super) async fn health(raft: &Arc<RaftNode>, serializable: bool) -> Option<String> {
-    if serializable {
+pub(super) async fn health(raft: &Arc<RaftNode>, query: &Query) -> Option<String> {
+    if let Some(alarm) = first_alarm(&raft.reader().alarms(), &query.exclude) {
+        return Some(alarm);
+    }
+    if query.serializable {
         return serializable_read(raft).await.err().map(|reason| format!("RANGE ERROR:{reason}"));
     }
     if raft.leadership().known().is_none() {
         return Some("RAFT NO LEADER".to_owned());
     }
     linearizable_read(raft).await.err().map(|reason| format!("RANGE ERROR:{reason}"))
+}
+
+fn first_alarm(alarms: &[(Alarm, AlarmBy)], excluded: &[String]) -> Option<String> {
+    let mut kinds = alarms.iter().map(|(alarm, _)| alarm.kind.to_string());
+    kinds.find(|kind| !excluded.contains(kind)).map(|kind| format!("ALARM {kind}"))
 }
 
 async fn linearizable_read(raft: &Arc<RaftNode>) -> Result<(), String> {
@@ -139,6 +156,17 @@ mod tests {
         let query = Query::parse("verbose&exclude=a&serializable=true&exclude=b&other=1");
         assert_eq!(query, Query { serializable: true, verbose: true, exclude: vec!["a".into(), "b".into()] });
         assert_eq!(Query::parse(""), Query::default());
+    }
+
+    #[test]
+    fn an_alarm_is_a_reason_unless_it_is_left_out() {
+        let alarm = |kind| (Alarm { kind, member: meerkat_types::MemberId(1) }, AlarmBy::Cluster);
+        let both = [alarm(AlarmKind::NoSpace), alarm(AlarmKind::Corrupt)];
+        let excluded = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(first_alarm(&both, &[]).as_deref(), Some("ALARM NOSPACE"));
+        assert_eq!(first_alarm(&both, &excluded(&["NOSPACE"])).as_deref(), Some("ALARM CORRUPT"));
+        assert_eq!(first_alarm(&both, &excluded(&["CORRUPT", "NOSPACE"])), None);
+        assert_eq!(first_alarm(&[], &[]), None);
     }
 
     #[test]

@@ -1,7 +1,13 @@
-//! Plain HTTP on the client port and on the metrics port: health, version, metrics.
+//! Plain HTTP on the client port and on the metrics port: health, version, metrics; and on the client port
+//! the JSON gateway.
 
+mod access;
 mod checks;
+mod debug_vars;
 
+use crate::config::Config;
+use crate::gateway;
+use crate::grpc;
 use crate::metrics::Metrics;
 use crate::version::{CLUSTER_VERSION, SERVER_VERSION, STORAGE_VERSION};
 use axum::Router;
@@ -19,6 +25,16 @@ pub(crate) struct HttpState {
     pub(crate) metrics: Arc<Metrics>,
 }
 
+/// Everything that is served over HTTP beside gRPC, the JSON gateway to it included, which is asked first
+/// where it comes from.
+pub(crate) fn beside(services: &Router, state: HttpState, config: &Config) -> Router {
+    let mut plain = router(state).fallback(grpc::unknown_service);
+    if config.http.gateway {
+        plain = plain.merge(gateway::router(services.clone(), config));
+    }
+    access::guarded(plain, &config.http)
+}
+
 /// Answers GET only; anything else is 405.
 pub(crate) fn router(state: HttpState) -> Router {
     Router::new()
@@ -29,12 +45,13 @@ pub(crate) fn router(state: HttpState) -> Router {
         .route("/readyz/{check}", get(readyz_one))
         .route("/version", get(version))
         .route("/metrics", get(metrics))
+        .route("/debug/vars", get(vars))
         .with_state(state)
 }
 
 async fn health(State(state): State<HttpState>, RawQuery(query): RawQuery) -> Response {
     let query = Query::parse(query.as_deref().unwrap_or_default());
-    let problem = checks::health(&state.raft, query.serializable).await;
+    let problem = checks::health(&state.raft, &query).await;
     state.metrics.count_health(problem.is_none());
     let (code, healthy, reason) = match &problem {
         None => (StatusCode::OK, "true", ""),
@@ -91,4 +108,9 @@ async fn version() -> Response {
 async fn metrics(State(state): State<HttpState>) -> Response {
     let body = state.metrics.render(&state.raft);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], body).into_response()
+}
+
+async fn vars(State(state): State<HttpState>) -> Response {
+    let body = debug_vars::render(&state.raft);
+    ([(header::CONTENT_TYPE, "application/json; charset=utf-8")], body).into_response()
 }

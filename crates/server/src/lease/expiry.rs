@@ -16,6 +16,8 @@ const TICK: Duration = Duration::from_millis(100);
 const ENDS_IN_FLIGHT: usize = 64;
 /// Pause before an end that did not reach the log is tried again.
 const END_PAUSE: Duration = Duration::from_secs(1);
+/// The same while a member is known to be corrupt, which an operator has to see to.
+const CORRUPT_PAUSE: Duration = Duration::from_secs(10);
 /// Pause before a take-over that failed is tried again.
 const TAKE_OVER_PAUSE: Duration = Duration::from_millis(20);
 /// An expiry's entry is a few numbers.
@@ -127,6 +129,13 @@ async fn end(desk: &Desk, term: u64, expired: Expired) {
         }
         // A client was quicker, or another leader decides now.
         Ok(Outcome::Refused(Refusal::LeaseNotFound | Refusal::OtherTerm)) => {}
+        // Nothing changes while an alarm says that a member is corrupt; the lease ends after it.
+        Ok(Outcome::Refused(Refusal::Corrupt)) => {
+            let mut book = desk.book.lock();
+            if book.term() == Some(term) {
+                book.end_failed(expired, Instant::now(), CORRUPT_PAUSE);
+            }
+        }
         outcome => {
             tracing::warn!(%lease, ?outcome, "an expired lease was not ended; it is tried again");
             let mut book = desk.book.lock();

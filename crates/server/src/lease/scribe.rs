@@ -3,7 +3,8 @@
 //! Always true: notes reach the log in the order in which they were handed in. A note that is taken
 //! back must not be overtaken by the note itself, so all go through this one task, and each waits for
 //! the one before. A note that got lost on the way can not turn up later: in the same term nothing is
-//! proposed again, and in another it has no effect.
+//! proposed again, and in another it has no effect. So notes go through this member's own Raft or
+//! nowhere, and one that is lost does not hold up those behind it.
 
 use meerkat_raft::RaftNode;
 use meerkat_types::{Command, LeaseNote, Outcome, limits};
@@ -57,7 +58,7 @@ async fn write(raft: Arc<RaftNode>, mut queue: mpsc::Receiver<Job>) {
             let notes = batch.iter().flat_map(|job| job.notes.iter().copied()).collect();
             let term = batch.first().map_or(0, |job| job.term);
             let command = Command::NoteLeases { term, notes };
-            let outcome = raft.proposer().propose(command, ENTRY_BYTES_MAX).await;
+            let outcome = raft.proposer().propose_as_leader(command, ENTRY_BYTES_MAX).await;
             let taken = matches!(outcome, Ok(Outcome::LeasesNoted(_)));
             if !taken {
                 tracing::debug!(?outcome, "notes about leases did not reach the log");

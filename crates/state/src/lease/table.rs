@@ -23,6 +23,10 @@ impl LeaseTable {
         self.leases.get(&lease).map(|lease| lease.granted)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.leases.len()
+    }
+
     pub(crate) fn contains(&self, lease: LeaseId) -> bool {
         self.leases.contains_key(&lease)
     }

@@ -22,12 +22,17 @@ use crate::error::{StateError, damaged};
 use crate::mvcc::event_id::EventId;
 use crate::mvcc::log_row::LogRow;
 use crate::mvcc::version_row;
+use crate::mvcc::weight;
 use crate::schema::{Registers, Removed};
-use meerkat_engine::{Batch, Column, Db, fault};
+use meerkat_engine::{Batch, Column, Db, View, fault};
 use meerkat_types::Revision;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub struct Compactor {
     db: Db,
+    /// Removed and not yet asked for.
+    removed: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +47,24 @@ pub enum Progress {
 
 impl Compactor {
     pub fn new(db: Db) -> Compactor {
-        Compactor { db }
+        Compactor { db, removed: AtomicU64::new(0) }
+    }
+
+    /// Versions and deletions removed since this was last asked, for metrics.
+    pub fn take_removed(&self) -> u64 {
+        self.removed.swap(0, Ordering::Relaxed)
     }
 
     /// The newest compacted revision that this member has finished with; -1 before the first.
     pub fn finished_revision(&self) -> Result<Revision, StateError> {
         Ok(Revision::new(Removed::load(&self.db.view())?.finished))
+    }
+
+    /// Everything that the quota does not count any more: what this member has removed so far, and what
+    /// the next compaction will remove whatever happens.
+    pub fn removed_bytes(&self) -> Result<u64, StateError> {
+        let removed = Removed::load(&self.db.view())?;
+        Ok(removed.bytes + removed.held_bytes)
     }
 
     /// Walks at most `events_max` events.
@@ -60,44 +77,92 @@ impl Compactor {
         if bound <= removed.finished {
             return Ok(Progress::Idle);
         }
-        let mut batch = Batch::new(&self.db);
+        let mut sweep = Sweep { batch: Batch::new(&self.db), view: &view, gone: BTreeSet::new(), bytes: 0 };
         let mut next = removed.next;
         let end = EventId::first_of(bound.max(0));
         let mut rows = view.scan_once(Column::Log, &next.to_bytes(), Some(&end.to_bytes()));
-        let mut walked = 0;
+        let (mut walked, mut gone) = (0, 0);
         while walked < events_max.max(1) {
             let Some((key, row)) = rows.row() else {
                 break;
             };
             let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
-            remove_superseded(&mut batch, id, &LogRow::decode(row).ok_or(damaged("log"))?);
+            gone += sweep.remove_superseded(id, &LogRow::decode(row).ok_or(damaged("log"))?)?;
             next = id.next();
             walked += 1;
             rows.step();
         }
         rows.finish()?;
         let finished = rows.row().is_none();
+        let bytes = removed.bytes + sweep.bytes;
         let progress = if finished {
-            Removed { next: next.max(end), finished: bound }
+            Removed { next: next.max(end), finished: bound, bytes, held_bytes: sweep.held_at(bound)? }
         } else {
-            Removed { next, finished: removed.finished }
+            // The first events walked are those at the bound before: what they held back goes first.
+            let held_bytes = removed.held_bytes.saturating_sub(sweep.bytes);
+            Removed { next, finished: removed.finished, bytes, held_bytes }
         };
+        let mut batch = sweep.batch;
         progress.put(&mut batch);
         fault::point("before_compaction_step")?;
         self.db.write(batch)?;
+        self.removed.fetch_add(gone, Ordering::Relaxed);
         fault::point("after_compaction_step")?;
         Ok(if finished { Progress::Finished(Revision::new(bound)) } else { Progress::More })
     }
 }
 
-/// Removes what nobody can read once the bound is above `id`.
-fn remove_superseded(batch: &mut Batch, id: EventId, row: &LogRow<'_>) {
-    let mut version_key = Vec::new();
-    let shadowed = row.shadows.map(|sub| EventId { revision: id.revision, sub });
-    let itself = row.tombstone.then_some(id);
-    for gone in [row.link, shadowed, itself].into_iter().flatten() {
-        batch.delete(Column::Log, &gone.to_bytes());
-        version_row::row_key(row.key, gone, &mut version_key);
-        batch.delete(Column::Versions, &version_key);
+/// What one step removes.
+struct Sweep<'a> {
+    batch: Batch,
+    view: &'a View,
+    /// Two events of one revision may point at the same predecessor.
+    gone: BTreeSet<EventId>,
+    bytes: u64,
+}
+
+impl Sweep<'_> {
+    /// What the events at exactly `bound` replaced weighs, and stays for watchers that begin there. Not
+    /// counted any more: who deletes everything and compacts at once has made room.
+    fn held_at(&mut self, bound: i64) -> Result<u64, StateError> {
+        let (first, end) = (EventId::first_of(bound.max(0)), EventId::first_of(bound.max(0) + 1));
+        let mut rows = self.view.scan_once(Column::Log, &first.to_bytes(), Some(&end.to_bytes()));
+        let mut bytes = 0;
+        while let Some((key, row)) = rows.row() {
+            let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
+            let row = LogRow::decode(row).ok_or(damaged("log"))?;
+            let shadowed = row.shadows.map(|sub| EventId { revision: id.revision, sub });
+            for held in [row.link, shadowed].into_iter().flatten() {
+                bytes += self.weight_of(held, row.key)?;
+            }
+            rows.step();
+        }
+        rows.finish()?;
+        Ok(bytes)
+    }
+
+    /// Zero for what was removed before, or counted before in this step.
+    fn weight_of(&mut self, event: EventId, key: &[u8]) -> Result<u64, StateError> {
+        if !self.gone.insert(event) {
+            return Ok(0);
+        }
+        let row = self.view.get(Column::Log, &event.to_bytes())?;
+        Ok(row.map_or(0, |row| weight::of_event(&row, key)))
+    }
+
+    /// Removes what nobody can read once the bound is above `id`; how many versions that is.
+    fn remove_superseded(&mut self, id: EventId, row: &LogRow<'_>) -> Result<u64, StateError> {
+        let mut removed = 0;
+        let mut version_key = Vec::new();
+        let shadowed = row.shadows.map(|sub| EventId { revision: id.revision, sub });
+        let itself = row.tombstone.then_some(id);
+        for gone in [row.link, shadowed, itself].into_iter().flatten() {
+            self.bytes += self.weight_of(gone, row.key)?;
+            self.batch.delete(Column::Log, &gone.to_bytes());
+            version_row::row_key(row.key, gone, &mut version_key);
+            self.batch.delete(Column::Versions, &version_key);
+            removed += 1;
+        }
+        Ok(removed)
     }
 }

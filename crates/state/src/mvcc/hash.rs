@@ -9,9 +9,10 @@ use crate::mvcc::event_id::EventId;
 use crate::mvcc::log_row::LogRow;
 use crate::mvcc::range;
 use crate::mvcc::store::Committed;
+use crate::reader::Pages;
 use crate::schema::Removed;
 use meerkat_engine::{Column, View};
-use meerkat_types::Revision;
+use meerkat_types::{Consistency, Key, KeyRange, KvPage, RangeQuery, Revision, RevisionBounds, Sort};
 use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,44 @@ pub struct HashKv {
     pub hash_revision: Revision,
     /// -1 if nothing was ever compacted. Hashes are comparable if this and `hash_revision` agree.
     pub compacted: Revision,
+}
+
+/// What a member has stored as of one revision: its history, and the keys that lived then, which are
+/// kept apart from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredHash {
+    pub history: HashKv,
+    pub present: u32,
+}
+
+/// Read in pieces of this many keys and bytes, to hold little memory.
+const PIECE_KEYS: usize = 256;
+const PIECE_BYTES: usize = 1 << 20;
+
+pub(crate) fn every_key(at: Revision) -> Result<RangeQuery, StateError> {
+    let first = Key::new(bytes::Bytes::from_static(&[0])).ok_or(damaged("head"))?;
+    Ok(RangeQuery {
+        keys: KeyRange::From(first),
+        at: Some(at),
+        limit: None,
+        sort: Sort::BY_KEY,
+        consistency: Consistency::Serializable,
+        keys_only: false,
+        count_only: false,
+        bounds: RevisionBounds::default(),
+    })
+}
+
+/// A hash of every key-value that is left in the pages.
+pub(crate) fn hash_pages(mut pages: Pages) -> Result<u32, ReadError> {
+    let mut hash = crc32c::crc32c(b"meerkat present 1");
+    while let Some(page) = pages.next_page(PIECE_KEYS, PIECE_BYTES)? {
+        match page {
+            KvPage::Wire { bytes, .. } => hash = crc32c::crc32c_append(hash, &bytes),
+            KvPage::Decoded(_) => unreachable!("pages are made in their wire form"),
+        }
+    }
+    Ok(hash)
 }
 
 pub(crate) fn hash_kv(committed: &Committed, at: Option<Revision>) -> Result<HashKv, ReadError> {
@@ -33,7 +72,7 @@ pub(crate) fn hash_kv(committed: &Committed, at: Option<Revision>) -> Result<Has
 
 /// Events that were superseded at the compacted revision and may still be there. After the compactor
 /// has finished these are only what the events at exactly that revision replaced.
-fn removable(view: &View, compacted: i64) -> Result<BTreeSet<EventId>, StateError> {
+pub(crate) fn removable(view: &View, compacted: i64) -> Result<BTreeSet<EventId>, StateError> {
     let mut found = BTreeSet::new();
     let first = Removed::load(view)?.next;
     let end = EventId::first_of(compacted.max(0) + 1);

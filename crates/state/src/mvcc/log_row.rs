@@ -10,7 +10,7 @@
 //!   revision; compaction needs to find it.
 
 use crate::mvcc::event_id::EventId;
-use crate::mvcc::wire::{put_key_value, put_tombstone, put_varint, split_key_value, take_varint};
+use crate::mvcc::wire::{put_key_value, put_tombstone, put_varint, split_key_value, take_varint, varint_len};
 
 const TOMBSTONE: u8 = 1;
 const STAMPED: u8 = 1 << 1;
@@ -81,6 +81,12 @@ impl<'a> LogRow<'a> {
             if flags & SHADOWS != 0 { Some(u32::try_from(take_varint(&mut rest)?).ok()?) } else { None };
         let (key, tail) = split_key_value(rest)?;
         Some(LogRow { tombstone: flags & TOMBSTONE != 0, stamp_ms, link, shadows, key, tail })
+    }
+
+    /// The KeyValue at the end of the bytes that this row was read from.
+    pub(crate) fn key_value(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let key_head = 1 + varint_len(self.key.len() as u64);
+        &bytes[bytes.len() - self.tail.len() - self.key.len() - key_head..]
     }
 }
 

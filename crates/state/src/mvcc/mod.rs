@@ -19,6 +19,7 @@
 pub(crate) mod compaction;
 pub(crate) mod counts;
 pub(crate) mod event_id;
+pub(crate) mod export;
 pub(crate) mod hash;
 pub(crate) mod head_row;
 pub(crate) mod history;
@@ -30,5 +31,6 @@ pub(crate) mod source;
 pub(crate) mod store;
 pub(crate) mod times;
 pub(crate) mod version_row;
+pub(crate) mod weight;
 pub(crate) mod wire;
 pub(crate) mod write;

@@ -47,6 +47,8 @@ pub(crate) struct Store {
     pub overlay: Overlay,
     pub revision: i64,
     pub compacted: i64,
+    /// Everything ever written, as `weight` counts it.
+    pub written_bytes: u64,
     /// Keys were attached to leases, or detached, since the last commit.
     pub attachments_changed: bool,
     counts: Counts,
@@ -82,7 +84,12 @@ impl Standing {
 }
 
 impl Store {
-    pub(crate) fn open(db: Db, revision: i64, compacted: i64) -> Result<Store, StateError> {
+    pub(crate) fn open(
+        db: Db,
+        revision: i64,
+        compacted: i64,
+        written_bytes: u64,
+    ) -> Result<Store, StateError> {
         let view = db.view();
         let counts = Counts::load(&view)?;
         let committed = Committed { view, counts: Arc::new(counts.clone()), revision, compacted };
@@ -92,6 +99,7 @@ impl Store {
             overlay: Overlay::new(),
             revision,
             compacted,
+            written_bytes,
             attachments_changed: false,
             counts,
             changed_buckets: BTreeSet::new(),

@@ -1,8 +1,8 @@
 //! When things happened, by the agreed time of each revision: the same answer on every member.
 //!
 //! Agreed times never go back from one revision to the next, so the revision of a time is found by
-//! halving. Every revision from the compacted one on has its first row in `log`, and that row has
-//! the time.
+//! halving. Every revision above the compacted one has its first row in `log`, and that row has the
+//! time; so does the compacted one, but in a store that was restored to it.
 
 use crate::error::{ReadError, StateError, damaged};
 use crate::mvcc::event_id::EventId;
@@ -57,13 +57,13 @@ pub(crate) fn revision_at_time(committed: &Committed, unix_ms: u64) -> Result<Re
     let (mut low, mut high) = (oldest, next.max(oldest));
     while low < high {
         let middle = low + (high - low) / 2;
-        if stamp_of(view, middle)? < unix_ms {
+        if stamp_of(view, middle, *compacted)? < unix_ms {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    let stamp_ms = if low < next { Some(stamp_of(view, low)?) } else { None };
+    let stamp_ms = if low < next { Some(stamp_of(view, low, *compacted)?) } else { None };
     Ok(RevisionAtTime {
         revision: Revision::new(low),
         stamp_ms,
@@ -71,10 +71,14 @@ pub(crate) fn revision_at_time(committed: &Committed, unix_ms: u64) -> Result<Re
     })
 }
 
-/// The time of a revision at or above the compacted one.
-fn stamp_of(view: &View, revision: i64) -> Result<u64, StateError> {
-    let row = view.get(Column::Log, &EventId::first_of(revision).to_bytes())?.ok_or(damaged("log"))?;
-    LogRow::decode(&row).and_then(|row| row.stamp_ms).ok_or(damaged("log"))
+/// The time of a revision at or above the compacted one. A restored store may begin at a revision in
+/// which nothing happened, or of which the first event is gone: the time of that one is not known.
+fn stamp_of(view: &View, revision: i64, compacted: i64) -> Result<u64, StateError> {
+    match view.get(Column::Log, &EventId::first_of(revision).to_bytes())? {
+        Some(row) => LogRow::decode(&row).and_then(|row| row.stamp_ms).ok_or(damaged("log")),
+        None if revision == compacted => Ok(0),
+        None => Err(damaged("log")),
+    }
 }
 
 pub(crate) fn key_times(

@@ -11,6 +11,7 @@ use crate::mvcc::head_row::{HeadRow, Mark};
 use crate::mvcc::log_row::LogRowHeader;
 use crate::mvcc::store::{Standing, Store};
 use crate::mvcc::version_row;
+use crate::mvcc::weight;
 use crate::mvcc::wire::Tail;
 use bytes::Bytes;
 use meerkat_engine::Column;
@@ -218,7 +219,7 @@ impl<'a> WriteTxn<'a> {
         let tail = HeadRow::decode(&head).ok_or(damaged("head"))?.tail;
         self.row.clear();
         self.header(ties).encode_put(&mut self.row, key, tail);
-        let id = self.write_log_row();
+        let id = self.write_log_row(key);
         version_row::row_key(key, id, &mut self.version_key);
         self.row.clear();
         version_row::encode_live(tail, &mut self.row).ok_or(damaged("head"))?;
@@ -231,7 +232,7 @@ impl<'a> WriteTxn<'a> {
     fn write_tombstone(&mut self, key: Bytes, ties: &Ties) {
         self.row.clear();
         self.header(ties).encode_tombstone(&mut self.row, &key, self.revision);
-        let id = self.write_log_row();
+        let id = self.write_log_row(&key);
         version_row::row_key(&key, id, &mut self.version_key);
         self.store.batch.put(Column::Versions, &self.version_key, &version_row::TOMBSTONE_ROW);
         self.store.batch.delete(Column::Head, &key);
@@ -247,9 +248,10 @@ impl<'a> WriteTxn<'a> {
         }
     }
 
-    fn write_log_row(&mut self) -> EventId {
+    fn write_log_row(&mut self, key: &[u8]) -> EventId {
         let id = EventId { revision: self.revision, sub: self.subs };
         self.store.batch.put(Column::Log, &id.to_bytes(), &self.row);
+        self.store.written_bytes += weight::of_event(&self.row, key);
         self.digest = fold_event(self.digest, id, &self.row);
         self.subs = self.subs.checked_add(1).expect("fewer than 2^32 keys change at once");
         id

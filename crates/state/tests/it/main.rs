@@ -3,7 +3,10 @@
 //!
 //! Everything is drawn from one seed. A failing run prints the line that repeats it.
 
+mod alarms;
 mod answers;
+mod auth;
+mod backups;
 mod counting;
 mod generate;
 mod model;

@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng};
 
 const ROUNDS: usize = 120;
 
-fn whole_range(at: i64) -> RangeQuery {
+pub fn whole_range(at: i64) -> RangeQuery {
     RangeQuery {
         keys: KeyRange::everything(),
         at: Some(Revision::new(at)),
@@ -251,7 +251,7 @@ fn twin(entries: &[LogEntry], rng: &mut StdRng) -> Rig {
     twin
 }
 
-fn same_answers(a: &Rig, b: &Rig, query: &RangeQuery) -> RangeAnswer {
+pub fn same_answers(a: &Rig, b: &Rig, query: &RangeQuery) -> RangeAnswer {
     let answer = decoded(a.reader.range(query).expect("live"));
     assert_eq!(answer, decoded(b.reader.range(query).expect("live")), "{query:?}");
     answer
@@ -277,6 +277,7 @@ fn random_commands_answer_and_read_as_in_a_naive_store_and_alike_on_two_machines
             assert_eq!(hash, twin.reader.hash_kv(revision).expect("live"), "at {at}");
             same_answers(&world.rig, &twin, &whole_range(at));
         }
+        crate::backups::check(&world.rig, world.model.compacted, world.model.current());
         let everything = KeyRange::everything();
         let times =
             [&world.rig, &twin].map(|rig| rig.reader.pin().key_times(&everything, None).expect("times"));

@@ -143,13 +143,24 @@ fn a_directory_of_an_older_format_is_refused_by_name_and_says_what_to_do() {
 
 #[test]
 fn a_directory_from_before_leases_is_taken_over() {
+    check_taken_over(2);
+}
+
+#[test]
+fn a_directory_from_before_users_and_alarms_is_taken_over() {
+    check_taken_over(3);
+}
+
+fn check_taken_over(format: u64) {
     let directory = tempfile::tempdir().expect("a directory");
     let db = Db::open(directory.path(), &DbOptions::default()).expect("open");
     let mut batch = Batch::new(&db);
-    batch.put(Column::Meta, b"format", &2_u64.to_be_bytes());
+    batch.put(Column::Meta, b"format", &format.to_be_bytes());
     db.write(batch).expect("write");
+    snapshot_info(&db).expect("a member of the release before can send its state");
     Machine::open(db.clone(), &StateReader::new()).expect("taken over");
-    snapshot_info(&db).expect("a directory of this format");
+    let marked = db.view().get(Column::Meta, b"format").expect("read").map(|row| row.to_vec());
+    assert_eq!(marked, Some(FORMAT_VERSION.to_be_bytes().to_vec()));
 }
 
 /// What opening a database of that format says, and where it is.

@@ -19,6 +19,15 @@ impl Rig {
         rig
     }
 
+    /// On a database that was made in another way than by applying a log.
+    pub fn prepared(prepare: impl FnOnce(Db)) -> Rig {
+        let directory = tempfile::tempdir().expect("a directory");
+        prepare(Db::open(directory.path().join("state"), &DbOptions::default()).expect("open"));
+        let mut rig = Rig { machine: None, reader: StateReader::new(), directory };
+        rig.open();
+        rig
+    }
+
     pub fn open(&mut self) {
         let small =
             DbOptions { block_cache_bytes: 4 << 20, write_buffer_bytes: 4 << 20, flush_on_close: false };
@@ -83,7 +92,7 @@ impl Log {
     pub fn command(&mut self, command: Command) -> LogEntry {
         let index = self.entries.len() as u64;
         let stamp_ms = 1_700_000_000_000 + index * 10 - (index % 7) * 15;
-        self.push(Payload::Command(Proposal { id: RequestId(index), stamp_ms, command })).clone()
+        self.push(Payload::Command(Proposal { id: RequestId(index), stamp_ms, asker: None, command })).clone()
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Entry {
     pub(super) place: Place,
     /// How far the member was when it created the watch on this stream.
     pub(super) created_at: Revision,
+    /// How many marks had been asked for on this stream when that was heard.
+    pub(super) asked_before: u64,
     /// Since when it has been without a stream, if it had one.
     pub(super) lost: Option<Instant>,
     pub(super) setbacks: u8,
@@ -56,9 +58,9 @@ impl Entry {
         });
     }
 
-    /// Whether a mark that stands for the whole stream was made with this watch on it.
-    pub(super) fn is_known_at(&self, mark: Revision) -> bool {
-        matches!(self.place, Place::Live(_)) && self.created_at < mark
+    /// Whether a mark that stands for the whole stream, the `heard`th on it, was made with this watch on it.
+    pub(super) fn is_known_at(&self, mark: Revision, heard: u64) -> bool {
+        matches!(self.place, Place::Live(_)) && (self.created_at < mark || self.asked_before < heard)
     }
 
     pub(super) fn mark(&mut self, at: Revision) {

@@ -189,6 +189,11 @@ impl World {
                     entry.created_at = Revision::new(0);
                 }
             }
+            Belief::MarksAskedBeforeTheCreation => {
+                for entry in self.multiplex.watches.values_mut() {
+                    entry.asked_before = 0;
+                }
+            }
         }
         assert_eq!(self.multiplex.response(response, self.now), Heard::Fine);
     }
@@ -258,6 +263,7 @@ enum Belief {
     Right,
     EarlyMarks,
     MarksFromBeforeTheCreation,
+    MarksAskedBeforeTheCreation,
 }
 
 fn run(seed: u64, kind: Kind, belief: Belief) -> Result<(), String> {
@@ -288,4 +294,9 @@ fn believing_the_marks_of_an_older_member_would_lose_revisions() {
 #[test]
 fn believing_a_mark_for_a_watch_created_after_it_would_lose_revisions() {
     assert!((0..SCHEDULES).any(|seed| run(seed, Kind::Newer, Belief::MarksFromBeforeTheCreation).is_err()));
+}
+
+#[test]
+fn counting_no_mark_that_was_asked_for_before_the_creation_would_lose_revisions() {
+    assert!((0..SCHEDULES).any(|seed| run(seed, Kind::Newer, Belief::MarksAskedBeforeTheCreation).is_err()));
 }

@@ -21,6 +21,9 @@ pub(super) struct Stream {
     pub(super) greeted: bool,
     pub(super) wants_probe: bool,
     pub(super) wants_progress: bool,
+    /// Requests for marks, and marks that came.
+    pub(super) progress_asked: u64,
+    pub(super) marks_heard: u64,
     pub(super) marks: Marks,
 }
 

@@ -380,11 +380,38 @@ fn a_mark_that_may_have_been_made_before_a_creation_is_not_believed_for_it() {
     let mut desk = Desk::new();
     let watch = desk.watch(at(5), 9);
     desk.sent();
+    desk.multiplex.ask_progress();
+    desk.sent();
     desk.created(1, 30);
     desk.hear(response(-1, 30));
     assert_eq!(watch.status().next, Some(Revision::new(5)));
     desk.hear(response(-1, 31));
     assert_eq!(watch.status().next, Some(Revision::new(32)));
+}
+
+#[test]
+fn while_the_store_stands_still_a_mark_that_was_asked_for_after_a_creation_is_believed() {
+    let mut desk = Desk::new();
+    let watch = desk.watch_with(at(5), 9, true);
+    desk.sent();
+    desk.multiplex.ask_progress();
+    desk.sent();
+    desk.created(1, 30);
+    watch.want_mark();
+    desk.multiplex.attend();
+    assert_eq!(desk.sent(), ["progress"]);
+    desk.hear(response(-1, 30));
+    assert_eq!(read(&watch), [""; 0], "perhaps an answer to what was asked before");
+    desk.hear(response(-1, 30));
+    assert_eq!(read(&watch), ["mark 30"]);
+    // What was asked on another stream does not count on this one.
+    desk.lose();
+    desk.sent();
+    desk.created(2, 40);
+    desk.multiplex.ask_progress();
+    desk.sent();
+    desk.hear(response(-1, 40));
+    assert_eq!(read(&watch), ["mark 40"]);
 }
 
 #[test]

@@ -9,11 +9,12 @@ mod number;
 use clap::{Args, Subcommand};
 use meerkat_proto::pb::etcdserver as pb;
 
+use super::arguments::only;
 use super::cluster::Cluster;
 use crate::failure::Failure;
 use crate::print::{self, Answer, Format, LeaseAnswer, Style};
 
-pub use self::number::parse_hex;
+pub use self::number::{parse_hex, parse_unsigned_hex};
 
 /// Lease related commands
 #[derive(Args, Debug)]
@@ -128,14 +129,6 @@ async fn list(cluster: &Cluster, style: Style) -> Result<(), Failure> {
 
 fn show(answer: LeaseAnswer, style: Style) -> Result<(), Failure> {
     print::show(&Answer::Lease(answer), style)
-}
-
-/// The one argument that a command takes.
-fn only<'a>(args: &'a [String], otherwise: &str) -> Result<&'a str, Failure> {
-    match args {
-        [one] => Ok(one),
-        _ => Err(Failure::bad_arguments(otherwise)),
-    }
 }
 
 fn lease_id(text: &str) -> Result<i64, Failure> {

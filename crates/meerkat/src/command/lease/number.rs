@@ -9,6 +9,15 @@ pub fn parse_hex(text: &str) -> Result<i64, String> {
     i64::from_str_radix(text, 16).map_err(|error| reason(text, &error))
 }
 
+/// A member's id: without a sign, as Go reads such a number.
+pub fn parse_unsigned_hex(text: &str) -> Result<u64, String> {
+    match text.starts_with('+') {
+        true => Err(format!("strconv.ParseUint: parsing {}: invalid syntax", quote(text.as_bytes()))),
+        false => u64::from_str_radix(text, 16)
+            .map_err(|error| reason(text, &error).replace("ParseInt", "ParseUint")),
+    }
+}
+
 pub fn parse_decimal(text: &str) -> Result<i64, String> {
     text.parse().map_err(|error| reason(text, &error))
 }

@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::mvcc::{Event, KeyValue};
 
+use crate::command::child::{how_it_ended, not_started};
 use crate::failure::Failure;
 use crate::go_quote::quote;
 
@@ -44,37 +44,4 @@ fn environment(event: &Event, revision: i64) -> [(&'static str, String); 4] {
         ("ETCD_WATCH_KEY", quote(&kv.key)),
         ("ETCD_WATCH_VALUE", quote(&kv.value)),
     ]
-}
-
-fn how_it_ended(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit status {code}"),
-        (None, Some(signal)) => format!("signal: {}", signal_name(signal)),
-        (None, None) => status.to_string(),
-    }
-}
-
-/// In Go's words for the signals that end commands.
-fn signal_name(signal: i32) -> String {
-    match signal {
-        libc::SIGHUP => "hangup",
-        libc::SIGINT => "interrupt",
-        libc::SIGABRT => "aborted",
-        libc::SIGKILL => "killed",
-        libc::SIGSEGV => "segmentation fault",
-        libc::SIGPIPE => "broken pipe",
-        libc::SIGTERM => "terminated",
-        other => return format!("signal {other}"),
-    }
-    .to_owned()
-}
-
-fn not_started(program: &OsString, error: &std::io::Error) -> String {
-    let name = quote(program.as_bytes());
-    if error.kind() == std::io::ErrorKind::NotFound && !program.as_bytes().contains(&b'/') {
-        return format!("exec: {name}: executable file not found in $PATH");
-    }
-    let text = error.to_string().to_lowercase();
-    let reason = text.split(" (os error").next().unwrap_or_default();
-    format!("fork/exec {}: {reason}", program.to_string_lossy())
 }

@@ -16,10 +16,9 @@ use pb::watch_client::WatchClient;
 use pb::watch_request::RequestUnion;
 use tokio::time::Instant;
 use tonic::metadata::AsciiMetadataValue;
-use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
-use crate::command::cluster::{Cluster, DEADLINE, describe};
+use crate::command::cluster::{Cluster, DEADLINE, Wire, describe};
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::print::progress_mark;
@@ -259,8 +258,7 @@ impl<'c> Watches<'c> {
                 metadata.insert(name, value.clone());
             }
         }
-        let mut client: WatchClient<Channel> =
-            WatchClient::new(channel).max_decoding_message_size(usize::MAX);
+        let mut client: WatchClient<Wire> = WatchClient::new(channel).max_decoding_message_size(usize::MAX);
         match tokio::time::timeout(self.cluster.command_timeout(), client.watch(request)).await {
             Ok(Ok(response)) => Ok(Connection { requests, responses: response.into_inner(), asked }),
             Ok(Err(status)) => Err(Lost::of(&status)),

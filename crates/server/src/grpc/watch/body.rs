@@ -7,6 +7,7 @@
 
 use super::large::Large;
 use super::message::{EtcdEvents, SMALL_MAX, Writer, Written};
+use super::permission::Reader;
 use super::{WatchCounters, trailers};
 use crate::grpc::header::Headers;
 use crate::grpc::status;
@@ -16,7 +17,7 @@ use futures::{FutureExt, Stream};
 use http_body::Frame;
 use meerkat_proto::convert::watch::{WatchCall, call};
 use meerkat_proto::pb::etcdserver as pb;
-use meerkat_watch::{End, Out, Taken, WatchStream};
+use meerkat_watch::{End, Out, Refused, Taken, WatchStream};
 use prost::Message;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -46,6 +47,7 @@ pub(super) struct WatchBody {
     stream: WatchStream,
     headers: Headers,
     counters: Arc<WatchCounters>,
+    reader: Reader,
     /// Taken from the hub, the first one last.
     taken: Vec<Out>,
     large: Option<Large>,
@@ -60,8 +62,8 @@ impl WatchBody {
     pub(super) fn new(
         requests: Body,
         stream: WatchStream,
-        headers: Headers,
-        counters: Arc<WatchCounters>,
+        (headers, counters): (Headers, Arc<WatchCounters>),
+        reader: Reader,
         progress_interval: Duration,
         message_bytes_max: usize,
     ) -> WatchBody {
@@ -73,6 +75,7 @@ impl WatchBody {
             stream,
             headers,
             counters,
+            reader,
             taken: Vec::new(),
             large: None,
             progress_interval: progress_interval + jitter,
@@ -107,6 +110,10 @@ impl WatchBody {
             Some(WatchCall::Cancel(id)) => self.stream.cancel(id),
             Some(WatchCall::Progress) => self.stream.request_progress(),
             Some(WatchCall::Create(create)) => {
+                if let Err(reason) = self.reader.may_watch(&create.range) {
+                    self.stream.refuse(Refused::NotPermitted(reason));
+                    return;
+                }
                 if create.progress && self.ticker.is_none() {
                     self.ticker = Some(Box::pin(tokio::time::sleep(self.progress_interval)));
                 }

@@ -170,6 +170,7 @@ impl Writer {
                     Refused::EmptyRange => WATCH_RANGE_EMPTY.to_owned(),
                     Refused::DuplicateId => WATCH_ID_DUPLICATE.to_owned(),
                     Refused::BeforeHistory => EtcdError::Compacted.message().to_owned(),
+                    Refused::NotPermitted(reason) => (*reason).to_owned(),
                     Refused::OutOfMemory => {
                         "meerkat: the keys of all watchers take more than --meerkat-watch-memory-bytes"
                             .to_owned()

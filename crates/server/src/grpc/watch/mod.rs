@@ -8,9 +8,11 @@ mod body;
 mod large;
 mod message;
 mod options;
+mod permission;
 
 use super::header::Headers;
 use super::status;
+use crate::auth::{Credentials, Guard};
 use crate::client_port::ClientAddress;
 use crate::config::Config;
 use axum::body::Body;
@@ -19,6 +21,7 @@ use body::WatchBody;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use meerkat_types::limits;
 use meerkat_watch::Hub;
+use permission::Reader;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -37,6 +40,7 @@ pub(crate) struct WatchService {
     headers: Headers,
     hub: Hub,
     counters: Arc<WatchCounters>,
+    guard: Guard,
     progress_interval: Duration,
     /// A request above this is refused; a response above it is cut, if its watcher agreed.
     message_bytes_max: usize,
@@ -47,12 +51,14 @@ impl WatchService {
         headers: Headers,
         hub: Hub,
         counters: Arc<WatchCounters>,
+        guard: Guard,
         config: &Config,
     ) -> WatchService {
         WatchService {
             headers,
             hub,
             counters,
+            guard,
             progress_interval: config.watch_progress_notify_interval,
             message_bytes_max: config.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES,
         }
@@ -74,11 +80,12 @@ impl WatchService {
         let client = request.extensions().get::<ClientAddress>();
         let client = client.map_or_else(String::new, |client| client.0.to_string());
         let stream = self.hub.open(options.for_stream(&client));
+        let credentials = Credentials::of(request.headers(), request.extensions());
         let body = WatchBody::new(
             request.into_body(),
             stream,
-            self.headers.clone(),
-            self.counters.clone(),
+            (self.headers.clone(), self.counters.clone()),
+            Reader::new(self.guard.clone(), credentials),
             options.progress_interval,
             self.message_bytes_max,
         );

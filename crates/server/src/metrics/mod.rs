@@ -1,74 +1,57 @@
 //! What Prometheus is told, under the names that dashboards made for etcd use.
 //!
-//! Values are read when asked for, from counters that their owners keep anyway; nothing here is on
-//! the path of a request but one increment per health check.
+//! Values are read when asked for, from counters that their owners keep anyway; on the path of a request
+//! there are only the counters of [`calls`]. What does not exist here has no metric: no value is made up.
+
+mod calls;
+mod changes;
+mod page;
+pub(crate) mod process;
+mod sections;
 
 use crate::config::Config;
 use crate::grpc::watch::WatchCounters;
 use crate::lease::LeaseCounters;
+use crate::upkeep::Upkeep;
 use crate::version::{CLUSTER_VERSION, SERVER_VERSION};
 use meerkat_raft::RaftNode;
 use meerkat_watch::Hub;
-use std::fmt::Write;
+use page::Page;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub(crate) use calls::{Calls, CountCalls};
+pub(crate) use changes::Changes;
+
 pub(crate) struct Metrics {
     quota_backend_bytes: u64,
+    extensive: bool,
+    calls: Arc<Calls>,
+    changes: Arc<Changes>,
     hub: Hub,
     watch: Arc<WatchCounters>,
     leases: Arc<LeaseCounters>,
+    upkeep: Upkeep,
     health_success: AtomicU64,
     health_failures: AtomicU64,
-}
-
-/// The text format, one metric after the other.
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn metric(&mut self, name: &str, kind: &str, help: &str, samples: &[(&str, f64)]) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in samples {
-            let _ = writeln!(self.0, "{name}{labels} {value}");
-        }
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: f64) {
-        self.metric(name, "gauge", help, &[("", value)]);
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.metric(name, "counter", help, &[("", value as f64)]);
-    }
-
-    /// `buckets` as upper bound and count of that bucket alone.
-    fn histogram(&mut self, name: &str, help: &str, buckets: impl Iterator<Item = (f64, u64)>, sum: f64) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} histogram");
-        let mut total = 0;
-        for (bound, count) in buckets {
-            total += count;
-            if bound.is_finite() {
-                let _ = writeln!(self.0, "{name}_bucket{{le=\"{bound}\"}} {total}");
-            }
-        }
-        let _ =
-            writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {total}\n{name}_sum {sum}\n{name}_count {total}");
-    }
 }
 
 impl Metrics {
     pub(crate) fn new(
         config: &Config,
         hub: Hub,
-        watch: Arc<WatchCounters>,
-        leases: Arc<LeaseCounters>,
+        (watch, leases): (Arc<WatchCounters>, Arc<LeaseCounters>),
+        (calls, changes): (Arc<Calls>, Arc<Changes>),
+        upkeep: Upkeep,
     ) -> Metrics {
         Metrics {
+            extensive: config.http.extensive_metrics,
+            calls,
+            changes,
             hub,
             watch,
             leases,
+            upkeep,
             quota_backend_bytes: config.quota_backend_bytes.unwrap_or(0),
             health_success: AtomicU64::new(0),
             health_failures: AtomicU64::new(0),
@@ -87,6 +70,12 @@ impl Metrics {
         store(&mut page, raft);
         self.watchers(&mut page);
         self.leases(&mut page);
+        alarms(&mut page, raft);
+        self.corruption_checks(&mut page);
+        sections::changes(&mut page, &self.changes, raft);
+        sections::peers(&mut page, raft);
+        sections::calls(&mut page, &self.calls, self.extensive);
+        process::render(&mut page);
         page.0
     }
 
@@ -129,11 +118,9 @@ impl Metrics {
         page.counter("etcd_debugging_lease_granted_total", "Leases granted.", read(&self.leases.granted));
         page.counter("etcd_debugging_lease_revoked_total", "Leases ended.", read(&self.leases.ended));
         page.counter("etcd_debugging_lease_renewed_total", "Renewals as leader.", read(&self.leases.renewed));
-        page.counter(
-            "etcd_server_lease_expired_total",
-            "Leases let expire as leader.",
-            read(&self.leases.expired),
-        );
+        let expired = read(&self.leases.expired);
+        page.counter("etcd_server_lease_expired_total", "Leases let expire as leader.", expired);
+        page.counter("etcd_debugging_server_lease_expired_total", "The same, as etcd names it.", expired);
     }
 
     fn watchers(&self, page: &mut Page) {
@@ -171,6 +158,34 @@ impl Metrics {
     }
 }
 
+impl Metrics {
+    fn corruption_checks(&self, page: &mut Page) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let samples = [
+            ("{result=\"passed\"}", read(&self.upkeep.checks.passed)),
+            ("{result=\"failed\"}", read(&self.upkeep.checks.failed)),
+            ("{result=\"found\"}", read(&self.upkeep.checks.found)),
+        ];
+        let help = "Comparisons of members made as leader; failed: not all answered.";
+        page.metric("meerkat_corruption_checks_total", "counter", help, &samples);
+        let refused = self.upkeep.pressure.refused.load(Ordering::Relaxed);
+        page.counter("meerkat_requests_shed_total", "Requests refused because memory was short.", refused);
+    }
+}
+
+fn alarms(page: &mut Page, raft: &RaftNode) {
+    let labels = raft
+        .reader()
+        .alarms()
+        .into_iter()
+        .map(|(alarm, _)| format!("{{server_id=\"{}\",alarm_type=\"{}\"}}", alarm.member, alarm.kind));
+    let labels: Vec<String> = labels.collect();
+    let samples: Vec<(&str, f64)> = labels.iter().map(|labels| (labels.as_str(), 1.0)).collect();
+    page.metric("etcd_debugging_server_alarms", "gauge", "Alarms that are on.", &samples);
+    let defragmenting = if raft.is_defragmenting() { 1.0 } else { 0.0 };
+    page.gauge("etcd_disk_defrag_inflight", "Whether the state is being defragmented.", defragmenting);
+}
+
 fn disk(page: &mut Page, raft: &RaftNode) {
     let log = raft.log_stats();
     page.histogram(
@@ -195,13 +210,16 @@ fn store(page: &mut Page, raft: &RaftNode) {
             "Bytes of the state on disk.",
             size.total_bytes as f64,
         );
-        page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of live data.", size.live_bytes as f64);
+        let live = raft.live_bytes() as f64;
+        page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes that the quota counts.", live);
     }
     if let Ok(memory) = db.memory_usage() {
         page.gauge("meerkat_write_buffer_bytes", "Unflushed state.", memory.write_buffer_bytes as f64);
         page.gauge("meerkat_block_cache_bytes", "Cached state.", memory.block_cache_bytes as f64);
     }
     if let Ok(stats) = db.stats() {
+        let open = stats.snapshots as f64;
+        page.gauge("etcd_mvcc_db_open_read_transactions", "Views of the state that are held.", open);
         let stopped = if stats.write_stopped { 1.0 } else { 0.0 };
         page.gauge(
             "meerkat_write_stopped",
@@ -219,18 +237,4 @@ fn store(page: &mut Page, raft: &RaftNode) {
     page.gauge("etcd_debugging_mvcc_current_revision", "The store's revision.", revision);
     let compacted = reader.compacted_revision().get() as f64;
     page.gauge("etcd_debugging_mvcc_compact_revision", "The compacted revision.", compacted);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buckets_of_a_histogram_add_up() {
-        let mut page = Page::default();
-        page.histogram("h", "Help.", [(0.5, 2), (1.0, 1), (f64::INFINITY, 4)].into_iter(), 9.5);
-        let expected = "# HELP h Help.\n# TYPE h histogram\nh_bucket{le=\"0.5\"} 2\nh_bucket{le=\"1\"} 3\n\
-                        h_bucket{le=\"+Inf\"} 7\nh_sum 9.5\nh_count 7\n";
-        assert_eq!(page.0, expected);
-    }
 }

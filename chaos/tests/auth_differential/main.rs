@@ -1,0 +1,42 @@
+//! Users, roles and permissions: as etcd has them, as the contract has them, and after a snapshot.
+
+mod client;
+mod door;
+mod incidents;
+mod table;
+mod tokens;
+
+use std::time::Duration;
+
+use meerkat_chaos::differential::auth::{Plan, run};
+use meerkat_chaos::driver::Product;
+use meerkat_chaos::scenario::run_test;
+
+const STEPS: usize = 500;
+/// Many times what it takes on a machine that does nothing else.
+const BUDGET: Duration = Duration::from_secs(240);
+
+/// A fixed seed, so that a red run is red again; another one through the environment.
+fn seed() -> u64 {
+    std::env::var("MEERKAT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_117)
+}
+
+fn compare(name: &str, product: Product, members: usize) {
+    let plan = Plan { seed: seed() + members as u64, steps: STEPS, members, product };
+    run_test(name, BUDGET, async { Box::pin(run(&plan)).await });
+}
+
+#[test]
+fn one_member_judges_every_request_as_etcd_does() {
+    compare("auth differential", Product::Meerkat, 1);
+}
+
+#[test]
+fn three_members_that_take_turns_judge_every_request_as_etcd_does() {
+    compare("auth differential, three members", Product::Meerkat, 3);
+}
+
+#[test]
+fn etcd_judges_as_etcd_does_so_the_comparison_itself_is_sound() {
+    compare("auth differential control", Product::Etcd, 1);
+}

@@ -1,0 +1,280 @@
+//! One request's way through the door: who asks, whether there is room, whether they may, and what for.
+
+use super::answer::{self, Body, Look, header};
+use super::authn::{self, Credentials, User};
+use super::authz::{self, Act};
+use super::gate::Seat;
+use super::limits::Flow;
+use super::{Alive, Door, body, get, list, origin, pages, review, route, watch, websocket, write};
+use crate::query::{Query, REQUEST_TIMEOUT_MAX};
+use crate::registry::Kind;
+use crate::request_path::{ObjectTarget, Page, Target, Verb, parse};
+use crate::selector::FieldSelector;
+use crate::status::{Reason, Refusal};
+use crate::storage::Part;
+use bytes::Bytes;
+use futures::FutureExt;
+use http::header::{AUTHORIZATION, USER_AGENT};
+use http::uri::Authority;
+use http::{HeaderMap, Method, Request, Response};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Of a request that changes something. Shorter than what clients wait, so that they are told.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
+
+/// Of the name of a client.
+const CLIENT_BYTES_MAX: usize = 128;
+
+/// A request about objects, let in.
+pub struct Asked {
+    pub door: Arc<Door>,
+    pub kind: Arc<Kind>,
+    pub target: ObjectTarget,
+    pub part: Part,
+    pub user: User,
+    pub query: Query,
+    pub headers: HeaderMap,
+    pub look: Look,
+}
+
+/// What came in over the connection, beside the head of the request.
+struct Rest {
+    peer: SocketAddr,
+    held: Held,
+    body: Incoming,
+    upgrade: OnUpgrade,
+}
+
+/// What a stream that outlives its request holds on to: the door waits for it, and it counts as a connection.
+pub type Held = (Alive, Arc<OwnedSemaphorePermit>);
+
+/// Always an answer, whatever happens inside.
+pub async fn answer(
+    door: Arc<Door>,
+    peer: SocketAddr,
+    held: Held,
+    mut request: Request<Incoming>,
+) -> Response<Body> {
+    let began = Instant::now();
+    let upgrade = hyper::upgrade::on(&mut request);
+    let (head, body) = request.into_parts();
+    let is_head = head.method == Method::HEAD;
+    let path = head.uri.path().to_owned();
+    let query = Query::parse(head.uri.query().unwrap_or_default());
+    let look = Look::of(&head.headers, query.as_ref().unwrap_or(&Query::default()));
+    let read =
+        query.and_then(|query| parse(head.method.as_str(), &path, &query).map(|target| (query, target)));
+    let label = label(&read);
+    let rest = Rest { peer, held, body, upgrade };
+    let asked =
+        Head { path: &path, authority: head.uri.authority(), method: head.method, headers: head.headers };
+    let work = admit(door.clone(), read, asked, look.clone(), rest);
+    let outcome = AssertUnwindSafe(Box::pin(work)).catch_unwind().await;
+    let outcome = outcome.unwrap_or_else(|_| {
+        tracing::error!(path, "a request made its handler panic");
+        Err(Refusal::new(Reason::InternalError, "an internal error occurred"))
+    });
+    let response = outcome.unwrap_or_else(|refusal| answer::refusal(&refusal, &look));
+    door.metrics.note(label, response.status().as_u16(), began.elapsed());
+    if is_head { answer::without_body(response) } else { response }
+}
+
+fn label(read: &Result<(Query, Target), Refusal>) -> &'static str {
+    match read {
+        Err(_) => "UNREADABLE",
+        Ok((_, Target::Page(_))) => "PAGE",
+        Ok((_, Target::Objects(target))) => match target.verb {
+            Verb::Get => "GET",
+            Verb::List => "LIST",
+            Verb::Watch => "WATCH",
+            Verb::Create => "POST",
+            Verb::Update => "PUT",
+            Verb::Patch => "PATCH",
+            Verb::Delete => "DELETE",
+            Verb::DeleteCollection => "DELETECOLLECTION",
+        },
+    }
+}
+
+/// How the request was put.
+struct Head<'a> {
+    path: &'a str,
+    /// Of HTTP/2, which has no Host.
+    authority: Option<&'a Authority>,
+    method: Method,
+    headers: HeaderMap,
+}
+
+async fn admit(
+    door: Arc<Door>,
+    read: Result<(Query, Target), Refusal>,
+    asked: Head<'_>,
+    look: Look,
+    rest: Rest,
+) -> Result<Response<Body>, Refusal> {
+    let Head { path, authority, method, headers } = asked;
+    let bearer = authn::bearer(header(&headers, &AUTHORIZATION)).or_else(|| websocket::bearer(&headers));
+    let credentials = Credentials { bearer, peer: rest.peer };
+    origin::check(&headers, authority, rest.peer)?;
+    let user = door.authenticator.user(&credentials).await?;
+    let (query, target) = read?;
+    // Who asks whether we live is told, however busy we are.
+    if matches!(target, Target::Page(Page::Health { .. } | Page::Metrics)) {
+        return page(&door, target, path, &method, &user, &headers, &look).await;
+    }
+    let deadline = deadline(&target, &query)?;
+    let flow = Flow {
+        user: credentials.counted_as(&user).into(),
+        client: client(header(&headers, &USER_AGENT)).into(),
+    };
+    let work = async {
+        if let Target::Objects(target) = &target {
+            permit(&door, target, &user, &query)?;
+        }
+        let body = if takes_body(&target) { received(&door, &flow, rest.body).await? } else { None };
+        // Given up when the answer is made: a watch costs nobody a seat.
+        let _seat = door.gate.enter(&flow).await?;
+        let body = body.map(|(bytes, _)| bytes).unwrap_or_default();
+        let rest = (body, rest.upgrade, rest.held);
+        match target {
+            Target::Objects(target) => objects(door.clone(), target, user, query, headers, look, rest).await,
+            page_target => page(&door, page_target, path, &method, &user, &headers, &look).await,
+        }
+    };
+    match tokio::time::timeout(deadline, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            let message = format!("the request did not complete within {} seconds", deadline.as_secs_f32());
+            Err(Refusal::new(Reason::Timeout, message))
+        }
+    }
+}
+
+/// A client is known by the first word of what it calls itself, which names the program and its version.
+fn client(user_agent: &str) -> &str {
+    let name = user_agent.split_whitespace().next().unwrap_or_default();
+    name.get(..CLIENT_BYTES_MAX).unwrap_or(name)
+}
+
+fn takes_body(target: &Target) -> bool {
+    let Target::Objects(target) = target else { return false };
+    match target.verb {
+        Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => true,
+        Verb::Get | Verb::List | Verb::Watch => false,
+    }
+}
+
+/// The body, before there is a seat for the request: who sends slowly keeps nobody from being answered. There
+/// are seats of their own for those who send, held until the request has another, so that no more bodies are
+/// in memory than there are seats.
+async fn received(door: &Door, flow: &Flow, body: Incoming) -> Result<Option<(Bytes, Seat)>, Refusal> {
+    if body.is_end_stream() {
+        return Ok(None);
+    }
+    let seat = door.bodies.enter(flow).await?;
+    Ok(Some((body::whole(body).await?, seat)))
+}
+
+fn permit(door: &Door, target: &ObjectTarget, user: &User, query: &Query) -> Result<(), Refusal> {
+    let verb = target.verb.to_string();
+    let selected = selected_name(target, query);
+    let act = Act::on_objects(&verb, target, selected.as_deref().unwrap_or_default());
+    authz::check(door.authorizer.as_ref(), user, &act)
+}
+
+fn deadline(target: &Target, query: &Query) -> Result<Duration, Refusal> {
+    match target {
+        Target::Objects(target) => match target.verb {
+            Verb::Get | Verb::List => query.timeout(),
+            // Until it is set up.
+            Verb::Watch => Ok(REQUEST_TIMEOUT_MAX),
+            Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
+                query.timeout().map(|asked| asked.min(WRITE_TIMEOUT))
+            }
+        },
+        Target::Page(_) => Ok(REQUEST_TIMEOUT_MAX),
+    }
+}
+
+async fn page(
+    door: &Arc<Door>,
+    target: Target,
+    path: &str,
+    method: &Method,
+    user: &User,
+    headers: &HeaderMap,
+    look: &Look,
+) -> Result<Response<Body>, Refusal> {
+    let Target::Page(page) = target else { return Err(Refusal::no_such_page()) };
+    let verb = method.as_str().to_ascii_lowercase();
+    authz::check(door.authorizer.as_ref(), user, &Act::Page { verb: &verb, path })?;
+    pages::answer(door, &page, headers, look).await
+}
+
+async fn objects(
+    door: Arc<Door>,
+    target: ObjectTarget,
+    user: User,
+    query: Query,
+    headers: HeaderMap,
+    look: Look,
+    (body, upgrade, held): (Bytes, OnUpgrade, Held),
+) -> Result<Response<Body>, Refusal> {
+    let kind = find_kind(&door, &target).await?;
+    let part = route::part(&kind, &target)?;
+    let verb = target.verb;
+    let asked = Asked { door, kind, target, part, user, query, headers, look };
+    match verb {
+        Verb::Get => get::answer(&asked).await,
+        Verb::List => list::answer(&asked).await,
+        Verb::Watch if websocket::is_wanted(&asked.headers) => websocket::answer(&asked, upgrade, held).await,
+        Verb::Watch => watch::answer(&asked).await,
+        Verb::Create if asked.kind.storage.is_none() => review::answer(&asked, &body),
+        Verb::Create => write::create(&asked, &body).await,
+        Verb::Update => write::update(&asked, &body).await,
+        Verb::Patch => write::patch(&asked, &body).await,
+        Verb::Delete => write::delete(&asked, &body).await,
+        Verb::DeleteCollection => write::delete_collection(&asked, &body).await,
+    }
+}
+
+/// The one object that the request is about, if it says so.
+fn selected_name(target: &ObjectTarget, query: &Query) -> Option<String> {
+    if target.name.is_some() {
+        return target.name.clone();
+    }
+    let fields = FieldSelector::parse(query.text("fieldSelector")).ok()?;
+    fields.only_name().map(str::to_owned)
+}
+
+/// A kind that is not known may be one whose definition was just acknowledged.
+async fn find_kind(door: &Door, target: &ObjectTarget) -> Result<Arc<Kind>, Refusal> {
+    let (group, version, resource) = (&target.group, &target.version, &target.resource);
+    if let Some(kind) = door.storage.kinds().now().by_resource(group, version, resource) {
+        return Ok(kind.clone());
+    }
+    let fresh = door.storage.kinds().fresh().await?;
+    fresh.by_resource(group, version, resource).cloned().ok_or_else(Refusal::no_such_page)
+}
+
+impl Asked {
+    /// Empty for a kind of the whole cluster, and for all namespaces.
+    pub fn namespace(&self) -> &str {
+        self.target.namespace.as_deref().unwrap_or_default()
+    }
+
+    pub fn name(&self) -> &str {
+        self.target.name.as_deref().unwrap_or_default()
+    }
+
+    pub fn place(&self) -> crate::storage::Place<'_> {
+        crate::storage::Place { kind: &self.kind, namespace: self.namespace(), name: self.name() }
+    }
+}

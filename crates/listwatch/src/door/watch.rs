@@ -1,0 +1,165 @@
+//! A watch over HTTP: a body that goes on. It is pulled by the connection, so that a client that reads
+//! slowly has nothing pile up here.
+
+use super::answer::{self, Body};
+use super::request::Asked;
+use super::starting::Starting;
+use super::watch_form::WatchForm;
+use super::{selection, show};
+use crate::feed::{Item, Watcher};
+use crate::list_options::{WatchOptions, only_name};
+use crate::negotiation::Answer;
+use crate::status::Refusal;
+use crate::watch_plan::{WatchBegin, WatchFailure, WatchPhase, failure, lifetime, plan_watch};
+use bytes::Bytes;
+use futures::stream;
+use http::{Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::sync::watch::Receiver;
+
+/// About what is told at a time.
+const BATCH_BYTES: usize = 64 << 10;
+
+pub async fn answer(asked: &Asked) -> Result<Response<Body>, Refusal> {
+    let told = Told::begin(asked).await?;
+    let content_type = told.form.content_type();
+    let held = if told.is_starting {
+        Holding::Starting(Starting::new(told, asked.door.starting_stall))
+    } else {
+        Holding::Own(Box::new(told))
+    };
+    let chunks = stream::unfold(held, async |held| {
+        let (frames, held) = held.next().await?;
+        let chunk = if let [one] = frames.as_slice() { one.clone() } else { Bytes::from(frames.concat()) };
+        Some((Ok::<_, Infallible>(Frame::data(chunk)), held))
+    });
+    Ok(answer::new(StatusCode::OK, content_type, StreamBody::new(chunks).boxed_unsync()))
+}
+
+/// A watch between two questions for more.
+enum Holding {
+    Starting(Arc<Starting<Told>>),
+    Own(Box<Told>),
+}
+
+impl Holding {
+    async fn next(self) -> Option<(Vec<Bytes>, Holding)> {
+        match self {
+            Holding::Own(mut told) => Some((told.next().await?, Holding::Own(told))),
+            Holding::Starting(starting) => {
+                let mut told = starting.take()?;
+                let frames = told.next().await?;
+                if told.is_starting {
+                    starting.put_back(told);
+                    return Some((frames, Holding::Starting(starting)));
+                }
+                starting.end();
+                Some((frames, Holding::Own(Box::new(told))))
+            }
+        }
+    }
+}
+
+/// What one watch is told, in its form.
+pub struct Told {
+    pub form: WatchForm,
+    /// It may still be told objects that it began with.
+    pub is_starting: bool,
+    source: Source,
+    waiting: std::vec::IntoIter<Item>,
+    /// Turns true when the door closes.
+    ending: Receiver<bool>,
+    _counted: Counted,
+}
+
+enum Source {
+    Watch(Box<Watcher>),
+    /// It has failed: what is left to say of it.
+    Failed(Option<Bytes>),
+}
+
+impl Told {
+    /// A failure after the parameters are read is told in the stream.
+    pub async fn begin(asked: &Asked) -> Result<Told, Refusal> {
+        let options = WatchOptions::from_query(&asked.query)?;
+        let form = show::form(&asked.kind, Answer::Watch, &asked.look.accept)?;
+        let include = asked.query.include_object()?;
+        let name = only_name(asked.target.name.as_deref(), &options.fields)?;
+        let namespace = asked.target.namespace.as_deref();
+        let filter = selection::filter(&asked.kind, namespace, name, &options.labels, &options.fields)?;
+        let form = WatchForm::new(&asked.door.forms, &asked.kind, form, include);
+        let lifetime = lifetime(options.lifetime, rand::random());
+        let plan = plan_watch(&options);
+        let is_starting = matches!(plan.begin, WatchBegin::State { .. });
+        let watcher = match asked.door.storage.feeds().of(&asked.kind) {
+            Ok(feed) => feed.watch(&plan, filter, lifetime).await,
+            Err(refusal) => Err(refusal),
+        };
+        let source = match watcher {
+            Ok(watcher) => Source::Watch(Box::new(watcher)),
+            Err(refusal) => match failure(WatchPhase::Starting, refusal) {
+                WatchFailure::Status(refusal) => return Err(refusal),
+                WatchFailure::Event(event) => Source::Failed(Some(form.error(&event))),
+            },
+        };
+        Ok(Told {
+            form,
+            is_starting,
+            source,
+            waiting: Vec::new().into_iter(),
+            ending: asked.door.ending.clone(),
+            _counted: Counted::new(&asked.door.watches),
+        })
+    }
+
+    /// Some frames, at least one; `None` when the watch is over.
+    pub async fn next(&mut self) -> Option<Vec<Bytes>> {
+        loop {
+            let frames = self.take();
+            if !frames.is_empty() {
+                return Some(frames);
+            }
+            let items = match &mut self.source {
+                Source::Failed(last) => return last.take().map(|frame| vec![frame]),
+                Source::Watch(watcher) => tokio::select! {
+                    items = watcher.next() => items?,
+                    // An error is that nobody can end it any more: the door is gone.
+                    _ = self.ending.wait_for(|ending| *ending) => return None,
+                },
+            };
+            self.is_starting &= items.iter().all(|item| matches!(item, Item::Initial(_)));
+            self.waiting = items.into_iter();
+        }
+    }
+
+    fn take(&mut self) -> Vec<Bytes> {
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        while bytes < BATCH_BYTES {
+            let Some(item) = self.waiting.next() else { break };
+            if let Some(frame) = self.form.frame(&item).filter(|frame| !frame.is_empty()) {
+                bytes += frame.len();
+                frames.push(frame);
+            }
+        }
+        frames
+    }
+}
+
+/// One of the watches that are open.
+struct Counted(Arc<std::sync::atomic::AtomicUsize>);
+
+impl Counted {
+    fn new(count: &Arc<std::sync::atomic::AtomicUsize>) -> Counted {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Counted(count.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,81 @@
+//! The delete of a collection: a list, and then each object of it by itself. It is no transaction: what was
+//! deleted when one of the deletes failed stays deleted.
+
+use super::swap::Swapped;
+use super::{Answer, Place, Storage};
+use crate::cacher::entry::Entry;
+use crate::cacher::filter::Filter;
+use crate::list_plan::{ListPlan, ReadAt};
+use crate::registry::Kind;
+use crate::status::{Reason, Refusal};
+use crate::write_options::DeleteOptions;
+use futures::{StreamExt, TryStreamExt};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Objects that are deleted at one time.
+const AT_ONCE: usize = 16;
+
+impl Storage {
+    /// A list of what was deleted, or marked.
+    pub async fn delete_collection(
+        &self,
+        kind: &Arc<Kind>,
+        filter: &Filter,
+        options: &DeleteOptions,
+    ) -> Result<Answer, Refusal> {
+        let plan = ListPlan { at: ReadAt::MostRecent, resume: None, limit: None };
+        let listed = self.list(kind, filter, &plan).await?;
+        let items = self.delete_entries(kind, listed.entries, options).await?;
+        let object = json!({
+            "kind": kind.list_kind, "apiVersion": kind.api_version(),
+            "metadata": { "resourceVersion": listed.revision.to_string() },
+            "items": items,
+        });
+        Ok(Answer { object, warnings: Vec::new(), created: false })
+    }
+
+    /// Deletes these objects, and none that came under their names since. What was deleted, or marked.
+    pub async fn delete_entries(
+        &self,
+        kind: &Arc<Kind>,
+        entries: Vec<Entry>,
+        options: &DeleteOptions,
+    ) -> Result<Vec<Value>, Refusal> {
+        let deletes = entries.into_iter().map(|entry| self.delete_listed(kind, entry, options));
+        let gone: Vec<Option<Swapped>> =
+            futures::stream::iter(deletes).buffered(AT_ONCE).try_collect().await?;
+        Ok(gone.into_iter().flatten().map(|gone| gone.object.into_value()).collect())
+    }
+
+    /// `None` if it went by itself, whatever has its name now.
+    async fn delete_listed(
+        &self,
+        kind: &Arc<Kind>,
+        entry: Entry,
+        options: &DeleteOptions,
+    ) -> Result<Option<Swapped>, Refusal> {
+        let place = Place { kind, namespace: entry.namespace(), name: entry.name() };
+        let mut options = options.clone();
+        let given = options.preconditions.clone();
+        if given.uid.is_none() && !entry.uid().is_empty() {
+            options.preconditions.uid = Some(entry.uid().to_owned());
+        }
+        let is_free = given.uid.is_none() && given.resource_version.is_none();
+        match self.remove(place, &options).await {
+            Ok(gone) => Ok(Some(gone)),
+            Err(refusal) if refusal.reason == Reason::NotFound => Ok(None),
+            Err(refusal)
+                if refusal.reason == Reason::Conflict && is_free && self.is_other(place, &entry).await =>
+            {
+                Ok(None)
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Whether another object has the name by now.
+    async fn is_other(&self, place: Place<'_>, entry: &Entry) -> bool {
+        self.get(place, ReadAt::MostRecent).await.is_ok_and(|now| now.uid() != entry.uid())
+    }
+}

@@ -1,0 +1,52 @@
+//! What a CustomResourceDefinition has beyond other objects: its own rules, its schemas, and a status that
+//! is decided with every write of it, so that a good one is served from its first revision on.
+
+use crate::crd::{self, CLEANUP_FINALIZER, Definition};
+use crate::object::Object;
+use crate::registry::{Kind, Registry};
+use crate::schema::Schema;
+use crate::status::Refusal;
+use crate::timestamp::Timestamp;
+
+pub(super) fn is_definition(kind: &Kind) -> bool {
+    kind.group == crd::GROUP && kind.kind == crd::KIND && kind.custom().is_none()
+}
+
+/// A definition stays until its objects are gone: whoever removes them takes the finalizer away.
+pub(super) fn hold(object: &mut Object) {
+    if object.is_being_deleted() || object.finalizers().any(|name| name == CLEANUP_FINALIZER) {
+        return;
+    }
+    let all: Vec<String> =
+        object.finalizers().map(str::to_owned).chain([CLEANUP_FINALIZER.to_owned()]).collect();
+    object.set_finalizers(&all);
+}
+
+/// Whether it may be stored in the place of `old`, or as a new one.
+pub(super) fn check(object: &Object, old: Option<&Object>) -> Result<(), Refusal> {
+    let value = object.to_value();
+    match old {
+        None => crd::validate::create(&value)?,
+        Some(old) => crd::validate::update(&value, &old.to_value())?,
+    }
+    let definition = Definition::parse(&value)?;
+    let mut causes = Vec::new();
+    for (index, version) in definition.spec.versions.iter().enumerate() {
+        let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3.as_ref());
+        let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
+        if let Some(Err(found)) = schema.map(|schema| Schema::parse(schema, &field)) {
+            causes.extend(found);
+        }
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::invalid(crd::GROUP, crd::KIND, object.name(), causes))
+}
+
+/// The status that follows from the rest, given the kinds that others have.
+pub(super) fn settle_status(object: &mut Object, registry: &Registry, now: Timestamp) -> Result<(), Refusal> {
+    let status = crd::status::next(&object.to_value(), registry, now)?;
+    object.set("status", Some(status));
+    Ok(())
+}

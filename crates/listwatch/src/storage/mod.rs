@@ -1,0 +1,138 @@
+//! Objects read and written: what the rules decide, done to the store as one compare-and-swap.
+//!
+//! ```text
+//!   kinds        which kinds are served: the built-in ones, and those of the definitions in the store
+//!   read         one object, a list: from the feed's cache, or from the store where it has no answer
+//!   admission    whether something new may come to be where it is to be
+//!   rules        one request's decisions: form, schema, owners of fields, write rules. Pure
+//!   definition   what a CustomResourceDefinition has beyond that. Pure
+//!   swap         read, decide, write; decide again if somebody was quicker
+//!   create, update, patch, delete, collection      the verbs
+//!   event_lease  the lease that an event goes with
+//!   failure      what a client is told when the store fails
+//! ```
+//!
+//! Always true:
+//! - A write is acknowledged only after the store did it, and what it was decided from was there until then.
+//! - What is decided from a cached copy is written only if that copy is still current; a refusal, or that
+//!   there is nothing to do, is told only after a look at the store.
+//! - A write whose outcome is unknown is told as done only if the store has exactly what was to be written.
+
+mod admission;
+mod collection;
+mod create;
+mod definition;
+mod delete;
+mod event_lease;
+mod failure;
+mod kinds;
+mod patch;
+mod read;
+mod rules;
+mod secret;
+mod swap;
+#[cfg(test)]
+mod tests;
+mod update;
+
+pub use kinds::Kinds;
+
+use crate::feed::Feeds;
+use crate::negotiation::PatchForm;
+use crate::registry::Kind;
+use crate::store::Store;
+use crate::timestamp::Timestamp;
+use crate::write_options::{ApplyOptions, WriteOptions};
+use crate::write_rules::Endpoint;
+use event_lease::EventLeases;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a request is about.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub kind: &'a Arc<Kind>,
+    /// Empty for a kind of the whole cluster, and for a list over all namespaces.
+    pub namespace: &'a str,
+    /// Empty if the request names none.
+    pub name: &'a str,
+}
+
+/// The part of an object that a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Of(Endpoint),
+    Scale,
+}
+
+/// A patch, read: a JSON patch's list, or an object.
+pub enum Patch {
+    Of { form: PatchForm, body: Value, options: WriteOptions },
+    Apply { body: Value, options: ApplyOptions },
+}
+
+/// What a write came to, in the form of the request's kind and version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub object: Value,
+    /// For `Warning` headers.
+    pub warnings: Vec<String>,
+    /// 201 and not 200.
+    pub created: bool,
+}
+
+/// What can be chosen of a storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long an event is kept after its last write.
+    pub event_ttl_s: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { event_ttl_s: 3_600 }
+    }
+}
+
+pub struct Storage {
+    store: Arc<dyn Store>,
+    feeds: Arc<Feeds>,
+    kinds: Kinds,
+    event_leases: EventLeases,
+    /// The last revision in which a namespace was written here.
+    namespaces_written: AtomicU64,
+}
+
+impl Storage {
+    /// To be called inside a runtime: from now on the definitions are followed, until it is dropped.
+    pub fn new(store: Arc<dyn Store>, feeds: Arc<Feeds>) -> Arc<Storage> {
+        Storage::with(store, feeds, Settings::default())
+    }
+
+    pub fn with(store: Arc<dyn Store>, feeds: Arc<Feeds>, settings: Settings) -> Arc<Storage> {
+        let kinds = Kinds::follow(store.clone(), feeds.clone());
+        let event_leases = EventLeases::new(store.clone(), settings.event_ttl_s);
+        let namespaces_written = AtomicU64::new(0);
+        Arc::new(Storage { store, feeds, kinds, event_leases, namespaces_written })
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    pub fn feeds(&self) -> &Arc<Feeds> {
+        &self.feeds
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or_default();
+    Timestamp { seconds, nanos: since.subsec_nanos() }
+}

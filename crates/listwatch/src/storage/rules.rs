@@ -1,0 +1,221 @@
+//! The decisions of one request: the form of what it sent, the schema, who owns which field, the write rules.
+//!
+//! All objects are in the form of the request's kind. Nothing here waits or reads: a decision that loses its
+//! race is made again from the newer object.
+
+use super::definition::{self, is_definition};
+use super::secret;
+use crate::crd;
+use crate::object::Object;
+use crate::patch::apply::{self, Writer};
+use crate::patch::typed;
+use crate::registry::{Kind, Registry};
+use crate::schema::{FieldValidation, Schema};
+use crate::status::Refusal;
+use crate::timestamp::Timestamp;
+use crate::write_options::DeleteOptions;
+use crate::write_rules::{self, Birth, Decision, Endpoint, KeptMetadata, Write, kept_metadata, stored_bytes};
+use serde_json::Value;
+use std::sync::Arc;
+
+pub(super) struct Rules<'a> {
+    pub kind: &'a Kind,
+    /// Of the path.
+    pub namespace: &'a str,
+    /// Of the path; empty for a create.
+    pub name: &'a str,
+    /// Under whom written fields are kept.
+    pub manager: &'a str,
+    /// Of a custom kind.
+    pub schema: Option<Arc<Schema>>,
+    /// What is served, for a definition to find its names in.
+    pub registry: Arc<Registry>,
+    pub now: Timestamp,
+}
+
+pub(super) fn subresource(endpoint: Endpoint) -> &'static str {
+    match endpoint {
+        Endpoint::Whole => "",
+        Endpoint::Status => "status",
+        Endpoint::Finalize => "finalize",
+    }
+}
+
+impl Rules<'_> {
+    /// An object as a client sent it or a patch made it, without what its schema does not know; and what is
+    /// to be said of that.
+    pub(super) fn read(
+        &self,
+        body: Value,
+        validation: FieldValidation,
+    ) -> Result<(Object, Vec<String>), Refusal> {
+        let (mut object, mut unknown) = Object::decode(body)?;
+        if self.kind.group.is_empty() && self.kind.kind == "Secret" {
+            secret::encode(&mut object)?;
+        }
+        if let Some(schema) = &self.schema {
+            unknown.extend(schema.prune(&mut object));
+        }
+        let warnings = validation.judge(&unknown, &self.kind.kind, &self.kind.version)?;
+        Ok((object, warnings))
+    }
+
+    /// Fills in what the schema, or the rule of the kind, says of absent fields.
+    pub(super) fn fill_defaults(&self, object: &mut Object) {
+        if let Some(schema) = &self.schema {
+            schema.fill_defaults(object);
+        }
+        if is_definition(self.kind) {
+            crd::set_defaults(object.as_map_mut());
+        }
+    }
+
+    fn writer<'w>(
+        &'w self,
+        subresource: &'w str,
+        api_version: &'w str,
+        ignored: &'w [&'w [&'w str]],
+    ) -> Writer<'w> {
+        Writer {
+            manager: self.manager,
+            api_version,
+            subresource,
+            ignored,
+            now: self.now,
+            place: self.schema.as_deref().map_or(typed::Place::BUILT_IN, typed::Place::Root),
+        }
+    }
+
+    fn unwritten(&self) -> &'static [&'static [&'static str]] {
+        if self.kind.subresources.status { &[&["status"]] } else { &[] }
+    }
+
+    /// What of an applied object with these fields an endpoint does not write.
+    fn unwritten_of<'n>(&self, names: &'n [String], endpoint: Endpoint) -> Vec<Vec<&'n str>> {
+        let but = |written: &[&str]| -> Vec<Vec<&'n str>> {
+            let names = names.iter().map(String::as_str).filter(|name| !written.contains(name));
+            names.map(|name| vec![name]).collect()
+        };
+        match (endpoint, kept_metadata(self.kind)) {
+            (Endpoint::Whole, _) => self.unwritten().iter().map(|path| path.to_vec()).collect(),
+            (Endpoint::Finalize, _) => but(&["spec"]),
+            (Endpoint::Status, KeptMetadata::All) => but(&["status"]),
+            (Endpoint::Status, KeptMetadata::Fields(kept)) => {
+                let mut paths = but(&["status", "metadata"]);
+                paths.extend(kept.iter().map(|field| vec!["metadata", *field]));
+                paths
+            }
+        }
+    }
+
+    /// Notes who made it.
+    pub(super) fn track_new(&self, object: &mut Object) {
+        apply::track(None, object, &self.writer("", &self.kind.api_version(), self.unwritten()));
+    }
+
+    /// A new object, whose owners are noted already.
+    pub(super) fn create(&self, mut object: Object, birth: &Birth<'_>) -> Result<Decision, Refusal> {
+        if is_definition(self.kind) {
+            definition::hold(&mut object);
+        }
+        let mut decision = write_rules::before_create(object, self.kind, self.namespace, birth)?;
+        self.check_schema(&decision.object, None)?;
+        if is_definition(self.kind) {
+            definition::check(&decision.object, None)?;
+            definition::settle_status(&mut decision.object, &self.registry, self.now)?;
+            decision.write = Write::Create(stored_bytes(&decision.object, self.kind));
+        }
+        Ok(decision)
+    }
+
+    /// A new object under the name of the path, made by a write that usually changes one.
+    pub(super) fn create_named(&self, mut object: Object, birth: &Birth<'_>) -> Result<Decision, Refusal> {
+        if object.name().is_empty() {
+            object.set_name(self.name);
+        }
+        if object.name() != self.name {
+            return Err(Refusal::bad_request(format!(
+                "the name of the object ({}) does not match the name on the URL ({})",
+                object.name(),
+                self.name
+            )));
+        }
+        self.create(object, birth)
+    }
+
+    /// `tracked_as`: the subresource by which fields are taken over; `None` if the owners are noted already.
+    pub(super) fn update(
+        &self,
+        stored: &Object,
+        mut object: Object,
+        endpoint: Endpoint,
+        tracked_as: Option<&str>,
+    ) -> Result<Decision, Refusal> {
+        if is_definition(self.kind) && endpoint == Endpoint::Whole && !stored.is_being_deleted() {
+            definition::hold(&mut object);
+        }
+        let mut decision =
+            write_rules::before_update(stored, object, self.kind, endpoint, self.namespace, self.name)?;
+        if let Some(subresource) = tracked_as {
+            let api_version = self.kind.api_version();
+            apply::track(Some(stored), &mut decision.object, &self.writer(subresource, &api_version, &[]));
+        }
+        if decision.write == Write::Remove {
+            return Ok(decision);
+        }
+        self.check_schema(&decision.object, Some(stored))?;
+        if is_definition(self.kind) {
+            definition::check(&decision.object, Some(stored))?;
+            definition::settle_status(&mut decision.object, &self.registry, self.now)?;
+        }
+        decision.write = self.replacing(stored, &decision.object);
+        Ok(decision)
+    }
+
+    pub(super) fn delete(&self, stored: &Object, options: &DeleteOptions) -> Result<Decision, Refusal> {
+        let mut decision = write_rules::before_delete(stored, self.kind, options, self.now)?;
+        if is_definition(self.kind) && decision.write != Write::Remove {
+            definition::settle_status(&mut decision.object, &self.registry, self.now)?;
+            decision.write = self.replacing(stored, &decision.object);
+        }
+        Ok(decision)
+    }
+
+    /// What an apply makes of `live`; its owners are noted.
+    pub(super) fn apply(
+        &self,
+        live: Option<&Object>,
+        config: Object,
+        endpoint: Endpoint,
+        force: bool,
+    ) -> Result<Object, Refusal> {
+        let names: Vec<String> = config.as_map().keys().cloned().collect();
+        let paths = self.unwritten_of(&names, endpoint);
+        let ignored: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
+        let api_version = self.kind.api_version();
+        let writer = self.writer(subresource(endpoint), &api_version, &ignored);
+        let mut object = apply::apply(live, config, &self.kind.group_resource(), &writer, force)?;
+        self.fill_defaults(&mut object);
+        Ok(object)
+    }
+
+    fn replacing(&self, stored: &Object, object: &Object) -> Write {
+        let bytes = stored_bytes(object, self.kind);
+        if bytes == stored_bytes(stored, self.kind) { Write::Nothing } else { Write::Replace(bytes) }
+    }
+
+    /// What was wrong before and is still wrong in the same way is no fault of this write: the schema has
+    /// become stricter since.
+    fn check_schema(&self, object: &Object, stored: Option<&Object>) -> Result<(), Refusal> {
+        let Some(schema) = &self.schema else { return Ok(()) };
+        let mut causes = schema.check(object);
+        if let Some(stored) = stored.filter(|_| !causes.is_empty()) {
+            let before = schema.check(stored);
+            causes.retain(|cause| !before.contains(cause));
+        }
+        if causes.is_empty() {
+            return Ok(());
+        }
+        Err(Refusal::invalid(&self.kind.group, &self.kind.kind, object.name(), causes))
+    }
+}

@@ -1,0 +1,127 @@
+//! Creates, updates, patches and deletes.
+
+use crate::rig::{MAPS, Rig, config_map, version};
+use serde_json::{Value, json};
+
+const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+
+#[tokio::test]
+async fn what_is_written_is_read() {
+    let rig = Rig::new().await;
+    let made = rig.make("a", json!({})).await;
+    let again = rig.write("POST", MAPS, &config_map("a", json!({}))).await;
+    assert_eq!((again.code, &again.json()["reason"]), (409, &json!("AlreadyExists")));
+    let path = format!("{MAPS}/a");
+    assert_eq!(rig.get(&path).await.json(), made);
+    // What changes nothing is no change.
+    let mut watch = rig.watch(&format!("{MAPS}?watch=true&resourceVersion={}", version(&made)), "").await;
+    let same = rig.write("PUT", &path, &made).await;
+    assert_eq!((same.code, version(&same.json())), (200, version(&made)));
+    assert!(watch.is_silent().await);
+    let mut stale = made.clone();
+    stale["metadata"]["resourceVersion"] = json!("1");
+    stale["data"]["a"] = json!("9");
+    let reply = rig.write("PUT", &path, &stale).await;
+    assert_eq!((reply.code, &reply.json()["reason"]), (409, &json!("Conflict")));
+    let gone = rig.ask("DELETE", &path, &[], "").await;
+    assert_eq!((gone.code, &gone.json()["status"]), (200, &json!("Success")));
+    assert_eq!(rig.get(&path).await.code, 404);
+}
+
+#[tokio::test]
+async fn a_test_of_null_holds_for_what_is_missing() {
+    let rig = Rig::new().await;
+    rig.make("a", json!({})).await;
+    let path = format!("{MAPS}/a");
+    let patch = json!([
+        { "op": "test", "path": "/metadata/finalizers", "value": null },
+        { "op": "add", "path": "/metadata/finalizers", "value": ["example.com/keep"] },
+    ]);
+    let reply = rig.patch(&path, JSON_PATCH, &patch).await;
+    assert_eq!(reply.code, 200, "{}", reply.text());
+    assert_eq!(rig.patch(&path, JSON_PATCH, &patch).await.code, 422);
+    // Held back by its finalizer until that is taken away.
+    let held = rig.ask("DELETE", &path, &[], "").await;
+    assert_eq!(held.code, 200);
+    assert!(held.json()["metadata"]["deletionTimestamp"].is_string());
+    let mut watch =
+        rig.watch(&format!("{MAPS}?watch=true&resourceVersion={}", version(&held.json())), "").await;
+    let last = rig.patch(&path, MERGE, &json!({ "metadata": { "finalizers": null } })).await;
+    assert_eq!(last.code, 200, "{}", last.text());
+    assert_eq!(watch.brief().await.0, "DELETED");
+    assert_eq!(rig.get(&path).await.code, 404);
+}
+
+#[tokio::test]
+async fn bodies_of_all_forms() {
+    let rig = Rig::new().await;
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\ndata:\n  a: b\n";
+    let made = rig.ask("POST", MAPS, &[("content-type", "application/yaml")], yaml).await;
+    assert_eq!((made.code, &made.json()["data"]["a"]), (201, &json!("b")));
+    let binary =
+        meerkat_listwatch::protobuf::encode(&config_map("p", json!({ "x": "y" }))).expect("protobuf");
+    let form = [("content-type", "application/vnd.kubernetes.protobuf")];
+    let made = rig.ask("POST", MAPS, &form, binary).await;
+    assert_eq!((made.code, &made.json()["metadata"]["labels"]["x"]), (201, &json!("y")));
+    let options = meerkat_listwatch::protobuf::encode(
+        &json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"] }),
+    );
+    let dry = rig.ask("DELETE", &format!("{MAPS}/p"), &form, options.expect("protobuf")).await;
+    assert_eq!(dry.code, 200, "{}", dry.text());
+    assert_eq!(rig.get(&format!("{MAPS}/p")).await.code, 200);
+    let form = [("content-type", "application/apply-patch+yaml")];
+    let apply = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: s\ndata:\n  a: c\n";
+    let path = format!("{MAPS}/s");
+    assert_eq!(rig.ask("PATCH", &path, &form, apply).await.code, 422);
+    let made = rig.ask("PATCH", &format!("{path}?fieldManager=me"), &form, apply).await;
+    assert_eq!(made.code, 201, "{}", made.text());
+    assert_eq!(rig.ask("POST", MAPS, &[("content-type", "text/plain")], "x").await.code, 415);
+    let twice = r#"{"metadata":{"name":"d"},"data":{"a":"1","a":"2"}}"#;
+    let form = [("content-type", "application/json")];
+    let strict = rig.ask("POST", &format!("{MAPS}?fieldValidation=Strict"), &form, twice).await;
+    assert_eq!(strict.code, 400, "{}", strict.text());
+    let warned = rig.ask("POST", MAPS, &form, twice).await;
+    assert_eq!(warned.code, 201, "{}", warned.text());
+    assert!(warned.header("warning").contains("duplicate field"), "{:?}", warned.headers);
+}
+
+#[tokio::test]
+async fn a_definition_is_served_at_once() {
+    let rig = Rig::new().await;
+    let schema = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": { "replicas": { "type": "integer" } } } } });
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "dolls.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": { "plural": "dolls", "singular": "doll", "kind": "Doll", "listKind": "DollList" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema },
+                "subresources": { "status": {}, "scale": { "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" } },
+            }],
+        },
+    });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let made = rig.write("POST", path, &definition).await;
+    assert_eq!(made.code, 201, "{}", made.text());
+    let dolls = "/apis/example.com/v1/namespaces/default/dolls";
+    let mut watch = rig.watch(&format!("{dolls}?watch=true"), "").await;
+    assert_eq!(watch.code, 200);
+    let doll = json!({ "apiVersion": "example.com/v1", "kind": "Doll", "metadata": { "name": "d" }, "spec": { "replicas": 2 } });
+    let made = rig.write("POST", dolls, &doll).await;
+    assert_eq!(made.code, 201, "{}", made.text());
+    assert_eq!(watch.brief().await.0, "ADDED");
+    let scale = rig.get(&format!("{dolls}/d/scale")).await.json();
+    assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(2)));
+    let scaled = rig.patch(&format!("{dolls}/d/scale"), MERGE, &json!({ "spec": { "replicas": 5 } })).await;
+    assert_eq!((scaled.code, &scaled.json()["spec"]["replicas"]), (200, &json!(5)));
+    let status =
+        rig.patch(&format!("{dolls}/d/status"), MERGE, &json!({ "status": { "replicas": 1 } })).await;
+    assert_eq!(status.code, 200, "{}", status.text());
+    let strategic = "application/strategic-merge-patch+json";
+    assert_eq!(rig.patch(&format!("{dolls}/d"), strategic, &json!({})).await.code, 415);
+    assert_eq!(rig.get_as(dolls, "application/vnd.kubernetes.protobuf").await.code, 406);
+    let groups: Value = rig.get("/apis").await.json();
+    assert!(groups["groups"].as_array().expect("groups").iter().any(|group| group["name"] == "example.com"));
+}

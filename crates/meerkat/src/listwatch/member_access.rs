@@ -1,0 +1,131 @@
+//! Who is who at the door of a member, and who may do what: the users and roles of its store.
+//!
+//! A bearer token is the store's. Who may read a resource's keys under `/registry` may get, list and
+//! watch it; who may write them may create, change and delete. Pages that show no objects are for
+//! everybody. While the store asks nobody who they are, neither does the door.
+
+use futures::future::BoxFuture;
+use meerkat_listwatch::door::Access;
+use meerkat_listwatch::door::authn::{ANONYMOUS, Authenticator, Credentials, User};
+use meerkat_listwatch::door::authz::{Act, Authorizer, Rule, Verdict};
+use meerkat_listwatch::key::{self, ROOT};
+use meerkat_listwatch::registry::Registry;
+use meerkat_listwatch::status::{Reason, Refusal};
+use meerkat_server::local_store::{LocalAccess, LocalKeys};
+use std::sync::Arc;
+
+pub fn access(store: LocalAccess) -> Access {
+    let by_store = Arc::new(ByStore { store, built_in: Registry::built_in() });
+    Access { authenticator: by_store.clone(), authorizer: by_store }
+}
+
+struct ByStore {
+    store: LocalAccess,
+    built_in: Registry,
+}
+
+impl ByStore {
+    fn touches(&self, user: Option<&str>, verb: &str, keys: LocalKeys<'_>) -> bool {
+        match verb {
+            "get" | "list" | "watch" => self.store.may_read(user, keys),
+            _ => self.store.may_write(user, keys),
+        }
+    }
+}
+
+impl Authenticator for ByStore {
+    fn user<'a>(&'a self, credentials: &'a Credentials) -> BoxFuture<'a, Result<User, Refusal>> {
+        Box::pin(async move {
+            match self.store.user(credentials.bearer.as_deref()).await {
+                Ok(Some(name)) => Ok(User { name, groups: vec!["system:authenticated".to_owned()] }),
+                Ok(None) => Ok(User::anonymous()),
+                Err(error) => Err(Refusal::new(Reason::Unauthorized, error.to_string())),
+            }
+        })
+    }
+}
+
+impl Authorizer for ByStore {
+    fn may(&self, user: &User, act: &Act<'_>) -> Verdict {
+        let name = Some(user.name.as_str()).filter(|name| *name != ANONYMOUS);
+        let allowed = match act {
+            Act::Page { .. } => true,
+            Act::Resource { verb, group, resource, namespace, name: object, .. } => {
+                match keys(&self.built_in, group, resource, namespace, object) {
+                    // Nothing of it is kept: a question about oneself.
+                    Keys::None => self.store.is_known(name),
+                    Keys::NoPlace => false,
+                    Keys::Prefix(prefix) => self.touches(name, verb, LocalKeys::Prefix(&prefix)),
+                    Keys::One(key) => self.touches(name, verb, LocalKeys::One(&key)),
+                }
+            }
+        };
+        Verdict { allowed, reason: "by the users and roles of the store".to_owned() }
+    }
+
+    /// What follows from ranges of keys has no such form: whoever needs to know asks about one act.
+    fn rules(&self, _user: &User, _namespace: &str) -> Vec<Rule> {
+        let all = || vec!["*".to_owned()];
+        vec![Rule::Pages { verbs: all(), paths: all() }]
+    }
+}
+
+/// Where what somebody asks about is kept.
+#[derive(Debug, PartialEq, Eq)]
+enum Keys {
+    One(String),
+    /// The keys with this prefix.
+    Prefix(String),
+    /// Nowhere.
+    None,
+    /// A name that no key can have.
+    NoPlace,
+}
+
+fn keys(built_in: &Registry, group: &str, resource: &str, namespace: &str, name: &str) -> Keys {
+    let prefix = match built_in.by_group_resource(group, resource) {
+        Some(kind) if kind.storage.is_none() => return Keys::None,
+        Some(kind) => match key::list_prefix(kind, namespace) {
+            Ok(prefix) => prefix,
+            Err(_) => return Keys::NoPlace,
+        },
+        // A kind that was defined later is kept under its own name.
+        None if namespace.is_empty() => format!("{ROOT}{group}/{resource}/"),
+        None => format!("{ROOT}{group}/{resource}/{namespace}/"),
+    };
+    let plain = |text: &str| !text.contains('/') && text != "." && text != "..";
+    match ([group, resource, namespace, name].into_iter().all(plain), name) {
+        (false, _) => Keys::NoPlace,
+        (true, "") => Keys::Prefix(prefix),
+        (true, name) => Keys::One(prefix + name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_is_the_prefix_of_its_keys() {
+        let built_in = Registry::built_in();
+        let prefix = |text: &str| Keys::Prefix(text.to_owned());
+        let table = [
+            (("", "pods", "", ""), prefix("/registry/pods/")),
+            (("", "pods", "a", ""), prefix("/registry/pods/a/")),
+            (("", "pods", "a", "x"), Keys::One("/registry/pods/a/x".to_owned())),
+            (("", "nodes", "", "x"), Keys::One("/registry/minions/x".to_owned())),
+            (("stable.example.com", "crontabs", "a", ""), prefix("/registry/stable.example.com/crontabs/a/")),
+            (("stable.example.com", "crontabs", "../b", ""), Keys::NoPlace),
+            (("", "pods", "a", "x/../y"), Keys::NoPlace),
+            (("", "pods", "..", ""), Keys::NoPlace),
+            (("authorization.k8s.io", "selfsubjectaccessreviews", "", ""), Keys::None),
+        ];
+        for ((group, resource, namespace, name), expected) in table {
+            assert_eq!(
+                keys(&built_in, group, resource, namespace, name),
+                expected,
+                "{resource} {namespace} {name}"
+            );
+        }
+    }
+}

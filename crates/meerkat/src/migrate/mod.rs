@@ -1,0 +1,77 @@
+//! `meerkat migrate`: a live etcd, carried over to Meerkat while it is written to.
+//!
+//! ```text
+//! leases ──► keys, paged at one revision ──► changes since, by watch ──► caught up, counted, cut over
+//! ```
+//!
+//! Always true: what is carried and how far the migration has got go to the destination in one
+//! transaction, which is done only if nobody got further meanwhile. So a change is carried once: not
+//! twice after an answer that was lost, not twice by two migrations, and a migration that was killed
+//! goes on where it was. Keys and values are carried as they are; revisions are the destination's own.
+
+mod batch;
+mod carry;
+mod follow;
+mod leases;
+mod progress;
+
+use std::time::Duration;
+
+use clap::Args;
+use meerkat_client::{Client, Config, Keys, Revision};
+
+use self::carry::Carrier;
+use crate::failure::Failure;
+
+#[derive(Args, Debug)]
+pub struct MigrateArgs {
+    /// Members of the etcd to copy, comma-separated
+    #[arg(long, value_name = "ENDPOINTS")]
+    from: String,
+    /// Members of the Meerkat to copy to, comma-separated; it must be empty
+    #[arg(long, value_name = "ENDPOINTS")]
+    to: String,
+    /// End as soon as nothing is left to carry, instead of following until interrupted
+    #[arg(long)]
+    until_caught_up: bool,
+}
+
+pub fn run(args: &MigrateArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(migrate(args))
+}
+
+async fn migrate(args: &MigrateArgs) -> Result<(), Failure> {
+    let from = connect("--from", &args.from).await?;
+    let to = connect("--to", &args.to).await?;
+    let mut carrier = Carrier::begin(from, to).await?;
+    carrier.copy().await?;
+    let end = follow::follow(&mut carrier, args.until_caught_up).await?;
+    let keys = carrier.verify(end).await?;
+    carrier.finish().await?;
+    println!(
+        "cut over at source revision {end}: {keys} keys on both sides; write to the destination from now on"
+    );
+    Ok(())
+}
+
+async fn connect(flag: &str, endpoints: &str) -> Result<Client, Failure> {
+    let endpoints: Vec<&str> = endpoints.split(',').map(str::trim).filter(|one| !one.is_empty()).collect();
+    let config = Config::new(endpoints).request_timeout(Duration::from_secs(30));
+    Client::connect_with(config).await.map_err(|error| Failure::error(format!("{flag}: {error}")))
+}
+
+/// The newest revision of a store.
+async fn revision_of(client: &Client) -> Result<i64, Failure> {
+    Ok(count_at(client, None).await?.0)
+}
+
+/// The store's revision, and how many keys it has, now or at a revision.
+async fn count_at(client: &Client, at: Option<i64>) -> Result<(i64, u64), Failure> {
+    let mut ask = client.get(Keys::all()).count_only();
+    if let Some(at) = at {
+        ask = ask.revision(Revision::new(at));
+    }
+    let answer = ask.await.map_err(|error| Failure::error(error.to_string()))?;
+    Ok((answer.revision.get(), answer.count))
+}

@@ -1,0 +1,202 @@
+//! etcd's configuration file: the flags by their names, in YAML, and two sections for TLS.
+//!
+//! A key that is not known is an error that names it: a setting that silently does nothing is the worst
+//! kind. Durations are numbers of nanoseconds, as Go writes them, or text as on the command line.
+
+use serde_norway::{Mapping, Value};
+
+use super::flags::{self, Flag, Kind};
+
+/// A setting: the flag, and its value as text.
+pub type Setting = (&'static Flag, String);
+
+/// All settings of a file, in its order.
+pub fn settings(text: &str) -> Result<Vec<Setting>, String> {
+    let document: Value = serde_norway::from_str(text).map_err(|error| format!("not YAML: {error}"))?;
+    let mapping = match document {
+        Value::Null => Mapping::new(),
+        Value::Mapping(mapping) => mapping,
+        _ => return Err("expected a mapping of settings".to_owned()),
+    };
+    let mut settings = Vec::new();
+    for (key, value) in &mapping {
+        let key = name(key)?;
+        match key {
+            "client-transport-security" => section(key, value, client_flag, &mut settings)?,
+            "peer-transport-security" => section(key, value, peer_flag, &mut settings)?,
+            "socket-options" => section(key, value, socket_flag, &mut settings)?,
+            "discovery-config" if is_empty(value) => {}
+            "discovery-config" => return Err(format!("{key}: discovery is not supported in this version")),
+            _ => {
+                let flag = flags::find(key).ok_or_else(|| unknown(key))?;
+                settings.extend(setting(key, flag, value)?);
+            }
+        }
+    }
+    Ok(settings)
+}
+
+fn section(
+    section: &str,
+    value: &Value,
+    flag_of: fn(&str) -> Option<&'static str>,
+    settings: &mut Vec<Setting>,
+) -> Result<(), String> {
+    let mapping = match value {
+        Value::Null => return Ok(()),
+        Value::Mapping(mapping) => mapping,
+        _ => return Err(format!("{section}: expected a mapping of settings")),
+    };
+    for (key, value) in mapping {
+        let whole = format!("{section}.{}", name(key)?);
+        let flag = flag_of(name(key)?).and_then(flags::find).ok_or_else(|| unknown(&whole))?;
+        settings.extend(setting(&whole, flag, value)?);
+    }
+    Ok(())
+}
+
+fn client_flag(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "cert-file" => "cert-file",
+        "key-file" => "key-file",
+        "client-cert-file" => "client-cert-file",
+        "client-key-file" => "client-key-file",
+        "client-cert-auth" => "client-cert-auth",
+        "trusted-ca-file" => "trusted-ca-file",
+        "crl-file" => "client-crl-file",
+        "auto-tls" => "auto-tls",
+        "allowed-hostname" => "client-cert-allowed-hostname",
+        _ => return None,
+    })
+}
+
+fn peer_flag(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "cert-file" => "peer-cert-file",
+        "key-file" => "peer-key-file",
+        "client-cert-file" => "peer-client-cert-file",
+        "client-key-file" => "peer-client-key-file",
+        "client-cert-auth" => "peer-client-cert-auth",
+        "trusted-ca-file" => "peer-trusted-ca-file",
+        "crl-file" => "peer-crl-file",
+        "auto-tls" => "peer-auto-tls",
+        "allowed-cn" => "peer-cert-allowed-cn",
+        "allowed-hostname" => "peer-cert-allowed-hostname",
+        "skip-client-san-verification" => "peer-skip-client-san-verification",
+        _ => return None,
+    })
+}
+
+fn socket_flag(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "reuse-port" => "socket-reuse-port",
+        "reuse-address" => "socket-reuse-address",
+        _ => return None,
+    })
+}
+
+fn name(key: &Value) -> Result<&str, String> {
+    key.as_str().ok_or_else(|| format!("expected the name of a setting, not {key:?}"))
+}
+
+fn unknown(key: &str) -> String {
+    format!("unknown setting {key:?}")
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Mapping(mapping) => mapping.values().all(is_empty),
+        Value::Sequence(items) => items.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// A value as the command line would have it; none if it is not given.
+fn setting(key: &str, flag: &'static Flag, value: &Value) -> Result<Option<Setting>, String> {
+    let text = match value {
+        Value::Null => return Ok(None),
+        Value::Number(number) if flag.kind == Kind::Time => format!("{number}ns"),
+        Value::Sequence(items) => {
+            let items = items.iter().map(scalar).collect::<Option<Vec<String>>>();
+            items.ok_or_else(|| format!("{key}: expected a list of texts"))?.join(",")
+        }
+        value => scalar(value).ok_or_else(|| format!("{key}: expected one value"))?,
+    };
+    Ok(Some((flag, text)))
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[(&str, &str)]) {
+        let got = settings(text).expect("a good file");
+        let got: Vec<(&str, &str)> = got.iter().map(|(flag, value)| (flag.name, value.as_str())).collect();
+        assert_eq!(got, expected, "for {text:?}");
+    }
+
+    #[test]
+    fn settings_have_the_names_of_flags() {
+        check("", &[]);
+        check(
+            "name: 'a'\nsnapshot-count: 5\npre-vote: false\nwal-dir:\n",
+            &[("name", "a"), ("snapshot-count", "5"), ("pre-vote", "false")],
+        );
+        check(
+            "log-outputs: [stderr]\ncipher-suites: [A, B]",
+            &[("log-outputs", "stderr"), ("cipher-suites", "A,B")],
+        );
+        check("experimental-initial-corrupt-check: true", &[("initial-corrupt-check", "true")]);
+    }
+
+    #[test]
+    fn durations_are_nanoseconds_or_text() {
+        check(
+            "watch-progress-notify-interval: 5000000000",
+            &[("watch-progress-notify-interval", "5000000000ns")],
+        );
+        check("watch-progress-notify-interval: 5s", &[("watch-progress-notify-interval", "5s")]);
+    }
+
+    #[test]
+    fn tls_has_sections() {
+        check(
+            "client-transport-security:\n  cert-file: c\n  client-cert-auth: true\npeer-transport-security:\n  \
+             cert-file: p\n  allowed-cn: [a, b]\n  auto-tls: false\nsocket-options:\n  reuse-port: true\n",
+            &[
+                ("cert-file", "c"),
+                ("client-cert-auth", "true"),
+                ("peer-cert-file", "p"),
+                ("peer-cert-allowed-cn", "a,b"),
+                ("peer-auto-tls", "false"),
+                ("socket-reuse-port", "true"),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        let refused = |text| settings(text).expect_err("must be refused");
+        assert_eq!(refused("naem: x"), "unknown setting \"naem\"");
+        assert_eq!(
+            refused("peer-transport-security:\n  cret-file: x"),
+            "unknown setting \"peer-transport-security.cret-file\""
+        );
+        assert!(refused("client-transport-security: 3").contains("expected a mapping"));
+        assert!(refused("discovery-config:\n  token: x").contains("discovery is not supported"));
+        assert!(refused("name: {a: b}").contains("expected one value"));
+        assert!(refused("- a").contains("expected a mapping"));
+        assert!(refused("a: [").contains("not YAML"));
+    }
+}

@@ -1,0 +1,207 @@
+//! etcd's JSON gateway: each call of the API as a POST of JSON on the client port.
+//!
+//! One transcoder for all calls, driven by the descriptors of the protos: it turns JSON into the message
+//! that a gRPC client would send, makes the call on the very router that serves gRPC clients, and turns what
+//! comes back into JSON. So every check that a gRPC call meets, a call through here meets too; there is no
+//! second way into the services.
+//!
+//! Never panics on what a client sends: bodies are bounded in bytes and in nesting, and whatever cannot be
+//! read is refused with a JSON error.
+
+mod answers;
+mod errors;
+mod frames;
+mod json_in;
+mod json_out;
+mod requests;
+mod routes;
+mod split;
+
+use crate::config::Config;
+use crate::grpc::status;
+use answers::Answers;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use meerkat_types::limits;
+use prost_reflect::{DynamicMessage, MethodDescriptor};
+use requests::Requests;
+use routes::Routes;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tonic::Status;
+use tower::ServiceExt;
+
+/// What JSON weighs beside the message that it stands for: base64 takes a third more, names some, and
+/// somebody may write with spaces.
+const JSON_PER_MESSAGE: usize = 2;
+const JSON_BYTES_MORE: usize = 64 << 10;
+
+/// Says to whoever checks permissions that the client did not come by gRPC. etcd's own sets it only if the
+/// client has sent `Accept`.
+const ACCEPT: HeaderName = HeaderName::from_static("grpcgateway-accept");
+const AUTHORIZATION: HeaderName = HeaderName::from_static("grpcgateway-authorization");
+const USER_AGENT: HeaderName = HeaderName::from_static("grpcgateway-user-agent");
+/// Headers that begin so are metadata of the call.
+const METADATA_PREFIX: &str = "grpc-metadata-";
+
+/// What a client has sent is not what the call takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    reason: String,
+    too_large: Option<(usize, usize)>,
+}
+
+impl Malformed {
+    fn new(reason: String) -> Malformed {
+        Malformed { reason, too_large: None }
+    }
+
+    fn too_large(bytes: usize, max: usize) -> Malformed {
+        Malformed { reason: String::new(), too_large: Some((bytes, max)) }
+    }
+
+    fn within(self, field: &str) -> Malformed {
+        Malformed { reason: format!("{field}: {}", self.reason), ..self }
+    }
+
+    fn status(&self) -> Status {
+        match self.too_large {
+            Some((bytes, max)) => status::message_too_large(&bytes.to_string(), max),
+            None => status::malformed_json(&self.reason),
+        }
+    }
+}
+
+struct Gateway {
+    routes: Routes,
+    /// The gRPC services, as clients reach them.
+    inner: axum::Router,
+    json_bytes_max: usize,
+}
+
+/// The paths of the gateway. `inner` answers gRPC.
+pub(crate) fn router(inner: axum::Router, config: &Config) -> axum::Router {
+    let message_bytes_max = config.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES;
+    let gateway = Arc::new(Gateway {
+        routes: Routes::new(),
+        inner: inner.with_state(()),
+        json_bytes_max: JSON_PER_MESSAGE * message_bytes_max + JSON_BYTES_MORE,
+    });
+    let serve = any(move |request: Request<Body>| {
+        let gateway = gateway.clone();
+        async move { gateway.serve(request).await }
+    });
+    ["/v3/", "/v3/{*rest}", "/v3beta/", "/v3beta/{*rest}"]
+        .into_iter()
+        .fold(axum::Router::new(), |router, path| router.route(path, serve.clone()))
+}
+
+impl Gateway {
+    async fn serve(&self, request: Request<Body>) -> Response {
+        let Some(method) = self.routes.find(request.uri().path()) else {
+            return plain(StatusCode::NOT_FOUND);
+        };
+        if request.method() != Method::POST {
+            return plain(StatusCode::METHOD_NOT_ALLOWED);
+        }
+        match self.call(method, request).await {
+            Ok(response) => response,
+            Err(status) => errors::answer(&status),
+        }
+    }
+
+    async fn call(&self, method: &MethodDescriptor, request: Request<Body>) -> Result<Response, Status> {
+        let (parts, body) = request.into_parts();
+        let mut requests = Requests::new(body, method.input(), self.json_bytes_max);
+        let first = requests.next().await.map_err(|malformed| malformed.status())?;
+        let (body, malformed) = if method.is_client_streaming() {
+            let (tell, malformed) = oneshot::channel();
+            (requests.into_body(first, tell), Some(malformed))
+        } else {
+            let message = first.unwrap_or_else(|| DynamicMessage::new(method.input()));
+            (Body::from(frames::frame(&message)), None)
+        };
+        let mut call = Request::new(body);
+        *call.method_mut() = Method::POST;
+        *call.uri_mut() = path(method)?;
+        *call.headers_mut() = metadata(&parts.headers);
+        *call.extensions_mut() = parts.extensions;
+        let Ok(response) = self.inner.clone().oneshot(call).await;
+        let answers = Answers::new(response, method.output());
+        if method.is_server_streaming() { answers.stream(malformed).await } else { answers.one().await }
+    }
+}
+
+fn path(method: &MethodDescriptor) -> Result<http::Uri, Status> {
+    let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
+    path.parse().map_err(|_| status::unknown_method(&path))
+}
+
+/// The metadata of a call, from the headers of the request that asks for it.
+fn metadata(headers: &HeaderMap) -> HeaderMap {
+    let mut metadata = HeaderMap::new();
+    for (name, value) in headers {
+        if let Some(name) = name.as_str().strip_prefix(METADATA_PREFIX).and_then(own_name) {
+            metadata.append(name, value.clone());
+        }
+    }
+    for (name, as_metadata) in [
+        (header::AUTHORIZATION, header::AUTHORIZATION),
+        (header::AUTHORIZATION, AUTHORIZATION),
+        (header::USER_AGENT, USER_AGENT),
+    ] {
+        if let Some(value) = headers.get(name) {
+            metadata.insert(as_metadata, value.clone());
+        }
+    }
+    let accept = headers.get(header::ACCEPT).cloned();
+    metadata.insert(ACCEPT, accept.unwrap_or_else(|| HeaderValue::from_static("*/*")));
+    metadata.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    metadata.insert(header::TE, HeaderValue::from_static("trailers"));
+    metadata
+}
+
+/// The name of metadata that is the client's to choose: not what the protocol itself is spoken with.
+fn own_name(name: &str) -> Option<HeaderName> {
+    let reserved = name.starts_with("grpc-") || ["content-type", "te", "host", "connection"].contains(&name);
+    if reserved { None } else { HeaderName::from_bytes(name.as_bytes()).ok() }
+}
+
+fn plain(code: StatusCode) -> Response {
+    let nosniff = [(header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (code, nosniff, format!("{}\n", code.canonical_reason().unwrap_or_default())).into_response()
+}
+
+#[cfg(test)]
+mod fuzz_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_what_the_client_says_of_itself_and_never_the_protocol() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("authorization", "secret"),
+            ("user-agent", "curl"),
+            ("grpc-metadata-hasleader", "true"),
+            ("grpc-metadata-content-type", "text/html"),
+            ("grpc-metadata-grpc-timeout", "1n"),
+            ("cookie", "c"),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let metadata = metadata(&headers);
+        let got = |name: &str| metadata.get(name).and_then(|value| value.to_str().ok());
+        assert_eq!(got("authorization"), Some("secret"));
+        assert_eq!(got("grpcgateway-authorization"), Some("secret"));
+        assert_eq!(got("grpcgateway-user-agent"), Some("curl"));
+        assert_eq!(got("grpcgateway-accept"), Some("*/*"));
+        assert_eq!(got("hasleader"), Some("true"));
+        assert_eq!(got("content-type"), Some("application/grpc"));
+        assert_eq!((got("grpc-timeout"), got("cookie")), (None, None));
+    }
+}

@@ -1,0 +1,108 @@
+//! Who may ask over plain HTTP: the host that is asked for, and pages of other origins.
+//!
+//! A page that has its own name resolve to this machine could otherwise ask a member in its reader's name
+//! (CVE-2018-5702): with `--host-whitelist` only requests for the hosts named there are answered. gRPC needs
+//! no such care, since no page can send it.
+
+use crate::config::HttpOptions;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use std::sync::Arc;
+
+pub(super) fn guarded(router: Router, options: &HttpOptions) -> Router {
+    router.layer(from_fn_with_state(Arc::new(options.clone()), guard))
+}
+
+async fn guard(State(options): State<Arc<HttpOptions>>, request: Request<Body>, next: Next) -> Response {
+    let host = host(&request).unwrap_or_default();
+    if !options.allows_host(host) {
+        let text = format!(
+            "this member is not to be asked for as {host:?}: use TLS, or start it with --host-whitelist {host:?}\n"
+        );
+        return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
+    }
+    let origin = allowed_origin(&options, request.headers());
+    let mut response = match *request.method() {
+        Method::OPTIONS => StatusCode::OK.into_response(),
+        _ => next.run(request).await,
+    };
+    if let Some(origin) = origin {
+        add_cors(response.headers_mut(), origin);
+    }
+    response
+}
+
+/// The name, without a port.
+fn host<B>(request: &Request<B>) -> Option<&str> {
+    let host = match request.uri().authority() {
+        Some(authority) => authority.as_str(),
+        None => request.headers().get(header::HOST)?.to_str().ok()?,
+    };
+    Some(without_port(host))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => {
+            name.trim_start_matches('[').trim_end_matches(']')
+        }
+        _ => host,
+    }
+}
+
+fn allowed_origin(options: &HttpOptions, headers: &HeaderMap) -> Option<HeaderValue> {
+    if options.allows_origin("*") {
+        return Some(HeaderValue::from_static("*"));
+    }
+    let origin = headers.get(header::ORIGIN)?;
+    origin.to_str().is_ok_and(|origin| options.allows_origin(origin)).then(|| origin.clone())
+}
+
+fn add_cors(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        HeaderValue::from_static("POST, GET, OPTIONS, PUT, DELETE"),
+    );
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("accept, content-type, authorization"),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_without_its_port() {
+        for (host, name) in [
+            ("a.example", "a.example"),
+            ("a.example:2379", "a.example"),
+            ("127.0.0.1:2379", "127.0.0.1"),
+            ("[::1]:2379", "::1"),
+            ("[::1]", "[::1]"),
+            ("::1", "::1"),
+        ] {
+            assert_eq!(without_port(host), name, "{host}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_allowed_if_it_is_listed() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ORIGIN, HeaderValue::from_static("http://a"));
+        let origin = |cors: &str, headers: &HeaderMap| {
+            let options = HttpOptions::new(true, cors, "*", "basic").expect("options");
+            allowed_origin(&options, headers).map(|origin| origin.to_str().unwrap_or_default().to_owned())
+        };
+        assert_eq!(origin("*", &HeaderMap::new()).as_deref(), Some("*"));
+        assert_eq!(origin("http://a,http://b", &headers).as_deref(), Some("http://a"));
+        assert_eq!(origin("http://b", &headers), None);
+        assert_eq!(origin("http://b", &HeaderMap::new()), None);
+    }
+}

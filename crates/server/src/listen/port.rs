@@ -1,0 +1,170 @@
+//! One open socket, and the handshakes of those that came in at it.
+//!
+//! A handshake never keeps others from being accepted: each runs in a task of its own, with a time
+//! limit, and [`Port::accept`] gives whichever is done first. When as many are under way as there may
+//! be, others wait in the system's queue.
+
+use super::{Listener, Socket};
+use crate::config::MemberUrl;
+use crate::tls::{Acceptor, Keys};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::JoinSet;
+
+use super::socket::Stream;
+
+/// Handshakes under way at one port. Each holds some kilobytes for at most ten seconds.
+const HANDSHAKES_MAX: usize = 4_096;
+
+/// What callers at a socket in the file system are said to come from.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {url}: {source}; is another process using the port?")]
+pub struct ListenError {
+    url: String,
+    source: io::Error,
+}
+
+/// An open port of a member.
+pub struct Port {
+    open: Open,
+    tls: Option<Acceptor>,
+    handshakes: JoinSet<Option<(Socket, SocketAddr)>>,
+}
+
+enum Open {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Open {
+    async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        match self {
+            Open::Tcp(listener) => listener.accept().await.map(|(stream, from)| (Stream::Tcp(stream), from)),
+            Open::Unix(listener) => {
+                listener.accept().await.map(|(stream, _)| (Stream::Unix(stream), NOWHERE))
+            }
+        }
+    }
+}
+
+/// Binds every address that the URLs' hosts resolve to, for clients.
+///
+/// # Errors
+/// If one cannot be bound; it is named.
+pub async fn bind_client(urls: &[MemberUrl], keys: &Keys) -> Result<Vec<Port>, ListenError> {
+    bind(urls, |url| keys.for_client(url)).await
+}
+
+/// As [`bind_client`], for other members.
+///
+/// # Errors
+/// If one cannot be bound; it is named.
+pub async fn bind_peer(urls: &[MemberUrl], keys: &Keys) -> Result<Vec<Port>, ListenError> {
+    bind(urls, |url| keys.for_peer(url)).await
+}
+
+async fn bind(
+    urls: &[MemberUrl],
+    tls_of: impl Fn(&MemberUrl) -> Option<Acceptor>,
+) -> Result<Vec<Port>, ListenError> {
+    let mut ports = Vec::new();
+    for url in urls {
+        let opened = open(url).await.map_err(|source| ListenError { url: url.to_string(), source })?;
+        let port = |open| Port { open, tls: tls_of(url), handshakes: JoinSet::new() };
+        ports.extend(opened.into_iter().map(port));
+    }
+    Ok(ports)
+}
+
+/// A host with an IPv4 and an IPv6 address needs only one of them to work: containers often lack the
+/// other.
+async fn open(url: &MemberUrl) -> io::Result<Vec<Open>> {
+    let Some((_, port)) = url.host_and_port() else { return open_file(url).map(|it| vec![it]) };
+    let addresses = tokio::net::lookup_host((url.bare_host().unwrap_or_default(), port)).await?;
+    let mut opened = Vec::new();
+    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in addresses {
+        match TcpListener::bind(address).await {
+            Ok(listener) => opened.push(Open::Tcp(listener)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            Err(error) => last_error = error,
+        }
+    }
+    if opened.is_empty() { Err(last_error) } else { Ok(opened) }
+}
+
+/// As in etcd, a socket that was left behind is taken over. Anything else at its place is not.
+fn open_file(url: &MemberUrl) -> io::Result<Open> {
+    use std::os::unix::fs::FileTypeExt;
+    let path = url.socket_path().unwrap_or_default();
+    if std::fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket()) {
+        if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        std::fs::remove_file(&path)?;
+    }
+    UnixListener::bind(&path).map(Open::Unix)
+}
+
+impl Port {
+    /// Where it is open.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.open {
+            Open::Tcp(listener) => listener.local_addr(),
+            Open::Unix(_) => Ok(NOWHERE),
+        }
+    }
+}
+
+impl Listener for Port {
+    type Io = Socket;
+
+    async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
+        let Some(tls) = &self.tls else {
+            let (stream, from) = self.open.accept().await?;
+            return Ok((Socket::plain(stream, from), from));
+        };
+        loop {
+            let has_room = self.handshakes.len() < HANDSHAKES_MAX;
+            tokio::select! {
+                accepted = self.open.accept(), if has_room => {
+                    let (stream, from) = accepted?;
+                    let tls = tls.clone();
+                    self.handshakes.spawn(async move {
+                        let greeted = tls.greet(stream, from).await?;
+                        Some((Socket::encrypted(greeted), from))
+                    });
+                }
+                Some(done) = self.handshakes.join_next() => {
+                    if let Ok(Some(socket)) = done {
+                        return Ok(socket);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hurry(io: &Socket) -> io::Result<()> {
+        io.tcp().map_or(Ok(()), |tcp| tcp.set_nodelay(true))
+    }
+
+    fn common_name(io: &Socket) -> Option<Arc<str>> {
+        io.common_name()
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if let Open::Unix(listener) = &self.open
+            && let Ok(at) = listener.local_addr()
+            && let Some(path) = at.as_pathname()
+        {
+            // It may be gone already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A connection that came in: over TCP or in the file system, encrypted or not.
+//!
+//! A plain one looks at the first byte that comes: a caller that begins a TLS handshake is told of in
+//! the log, with what to do, and its connection ends.
+
+use crate::tls::Greeted;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+/// How a TLS handshake begins, and neither HTTP/1 nor HTTP/2 does.
+const HANDSHAKE: u8 = 0x16;
+
+/// Bytes to and from a caller.
+pub struct Socket(Kind);
+
+enum Kind {
+    Plain {
+        stream: Stream,
+        /// Until the first byte has come.
+        from: Option<SocketAddr>,
+    },
+    Encrypted {
+        stream: Box<TlsStream<Stream>>,
+        common_name: Option<Arc<str>>,
+    },
+}
+
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub(super) fn plain(stream: Stream, from: SocketAddr) -> Socket {
+        Socket(Kind::Plain { stream, from: Some(from) })
+    }
+
+    pub(super) fn encrypted(greeted: Greeted<Stream>) -> Socket {
+        Socket(Kind::Encrypted { stream: Box::new(greeted.stream), common_name: greeted.common_name })
+    }
+
+    /// Whom the certificate of the other end names, where certificates say who a client is.
+    pub fn common_name(&self) -> Option<Arc<str>> {
+        match &self.0 {
+            Kind::Plain { .. } => None,
+            Kind::Encrypted { common_name, .. } => common_name.clone(),
+        }
+    }
+
+    /// What is below, for options of the system.
+    pub fn tcp(&self) -> Option<&TcpStream> {
+        let stream = match &self.0 {
+            Kind::Plain { stream, .. } => stream,
+            Kind::Encrypted { stream, .. } => stream.get_ref().0,
+        };
+        match stream {
+            Stream::Tcp(stream) => Some(stream),
+            Stream::Unix(_) => None,
+        }
+    }
+}
+
+/// The call, on whichever there is.
+macro_rules! on_each {
+    ($kind:expr, $stream:ident => $call:expr) => {
+        match $kind {
+            Kind::Plain { stream: Stream::Tcp($stream), .. } => $call,
+            Kind::Plain { stream: Stream::Unix($stream), .. } => $call,
+            Kind::Encrypted { stream: $stream, .. } => $call,
+        }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let begin = into.filled().len();
+        let outcome = on_each!(&mut self.0, stream => Pin::new(stream).poll_read(cx, into));
+        if let Kind::Plain { from, .. } = &mut self.0
+            && let Some(caller) = *from
+            && let Some(first) = into.filled().get(begin)
+        {
+            if *first == HANDSHAKE {
+                tracing::warn!(
+                    %caller,
+                    "rejected connection: the caller speaks TLS, and this port does not: use http:// in its \
+                     endpoints, or give this port a certificate and an https:// address"
+                );
+                into.set_filled(begin);
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "TLS on a plain port")));
+            }
+            *from = None;
+        }
+        outcome
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        on_each!(&mut self.0, stream => Pin::new(stream).poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        on_each!(&mut self.0, stream => Pin::new(stream).poll_write_vectored(cx, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        on_each!(&self.0, stream => stream.is_write_vectored())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_each!(&mut self.0, stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_each!(&mut self.0, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
+
+impl Connected for Socket {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Stream::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Why the store could not do what was asked of it, in process.
+//!
+//! Always true: only [`LocalError::Unknown`] leaves open whether a write happened.
+
+use crate::space::NoRoom;
+use meerkat_raft::{DeskError, ProposeError, ReadIndexError};
+use meerkat_state::ReadError;
+use meerkat_types::Refusal;
+use meerkat_watch::End;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LocalError {
+    #[error("the history before revision {oldest} is compacted")]
+    Compacted { oldest: u64 },
+    #[error("revision {asked} is not reached yet")]
+    Future { asked: u64 },
+    #[error("the request is larger than --max-request-bytes allows")]
+    TooLarge,
+    /// Nothing was done, and nothing will be.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Nothing was done: this member knows no leader, and others may be ahead of it.
+    #[error("this member knows no leader")]
+    NoLeader,
+    /// A write that may or may not have happened.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl LocalError {
+    pub(super) fn mismatched_outcome() -> LocalError {
+        LocalError::Unknown("the outcome does not fit the command; report this as a bug".to_owned())
+    }
+}
+
+impl From<Refusal> for LocalError {
+    fn from(refusal: Refusal) -> LocalError {
+        match refusal {
+            Refusal::Compacted { oldest, .. } => LocalError::Compacted { oldest: super::unsigned(oldest) },
+            Refusal::Future { asked, .. } => LocalError::Future { asked: super::unsigned(asked) },
+            // Waiting may help: the cluster is out of room, or stands still for an operator.
+            Refusal::NoSpace | Refusal::Corrupt => LocalError::Unavailable(refusal.to_string()),
+            Refusal::KeyNotFound
+            | Refusal::LeaseNotFound
+            | Refusal::LeaseExists
+            | Refusal::OtherTerm
+            | Refusal::Auth(_)
+            | Refusal::OtherIncarnation { .. }
+            | Refusal::MemberRemoved { .. } => LocalError::Unavailable(refusal.to_string()),
+        }
+    }
+}
+
+impl From<NoRoom> for LocalError {
+    fn from(_: NoRoom) -> LocalError {
+        Refusal::NoSpace.into()
+    }
+}
+
+impl From<ProposeError> for LocalError {
+    fn from(error: ProposeError) -> LocalError {
+        match error {
+            ProposeError::TooLarge { .. } => LocalError::TooLarge,
+            ProposeError::Overloaded | ProposeError::NoLeader => LocalError::Unavailable(error.to_string()),
+            // A member that stops may have handed the command on already.
+            ProposeError::Timeout | ProposeError::Stopped => LocalError::Unknown(error.to_string()),
+        }
+    }
+}
+
+impl From<ReadIndexError> for LocalError {
+    fn from(error: ReadIndexError) -> LocalError {
+        match error {
+            ReadIndexError::NoLeader => LocalError::NoLeader,
+            ReadIndexError::LeaderChanged | ReadIndexError::Timeout | ReadIndexError::Stopped => {
+                LocalError::Unavailable(error.to_string())
+            }
+        }
+    }
+}
+
+/// A renewal writes nothing, so it can be asked for again.
+impl From<DeskError> for LocalError {
+    fn from(error: DeskError) -> LocalError {
+        LocalError::Unavailable(error.to_string())
+    }
+}
+
+impl From<ReadError> for LocalError {
+    fn from(error: ReadError) -> LocalError {
+        match error {
+            ReadError::Refused(refusal) => refusal.into(),
+            ReadError::State(error) => {
+                tracing::error!(%error, "a read failed on this member's disk");
+                LocalError::Unavailable(format!("this member cannot read its state: {error}"))
+            }
+        }
+    }
+}
+
+impl From<End> for LocalError {
+    fn from(end: End) -> LocalError {
+        LocalError::Unavailable(match end {
+            End::NoLeader => return LocalError::NoLeader,
+            End::Stopping => "this member is stopping".to_owned(),
+            End::OutOfMemory => "the watch was not read while others needed its memory".to_owned(),
+            End::Unreadable(reason) => format!("this member cannot read its history: {reason}"),
+        })
+    }
+}

@@ -1,0 +1,362 @@
+//! The member's store for doors that run inside its process.
+//!
+//! The same promises as the gRPC API's, without its wire: a read without a revision covers every write
+//! that was acknowledged before it, a write is one transaction through the log, a watch tells whole
+//! revisions in order. The same limits hold, and the same time-outs.
+//!
+//! A member that is cut off from the majority answers nothing that is of now, and ends its watches about
+//! three election time-outs after it last heard of a leader, as it does for clients that ask for one.
+
+mod access;
+mod error;
+mod row;
+mod watch;
+
+pub use access::{BadToken, LocalAccess, LocalKeys};
+pub use error::LocalError;
+pub use row::{LocalChange, LocalRow};
+pub use watch::{LocalBatch, LocalWatch};
+
+use crate::auth::Guard;
+use crate::config::Config;
+use crate::grpc::kv::{INTERNAL_REQUEST_BYTES, LONG_READS_MAX};
+use crate::grpc::lease as leases;
+use crate::space::Quota;
+use bytes::Bytes;
+use meerkat_proto::convert;
+use meerkat_proto::pb::etcdserver as pb;
+use meerkat_proto::pb::etcdserver::compare::{CompareResult, CompareTarget, TargetUnion};
+use meerkat_proto::pb::etcdserver::request_op::Request;
+use meerkat_raft::{RaftNode, Renewal};
+use meerkat_state::Pinned;
+use meerkat_types::{
+    Command, Consistency, GrantLease, Key, KeyRange, LeaseId, Outcome, RangeQuery, Refusal, Revision,
+    RevisionBounds, Sort, TxnDone, TxnOpDone, limits,
+};
+use meerkat_watch::Hub;
+use prost::Message;
+use row::{rows, unsigned};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch as channel};
+
+/// A page this short is read where it is asked for.
+const INLINE_ROWS_MAX: usize = 64;
+/// A page ends with the row that reaches this.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+/// How often a free name for a lease is looked for.
+const LEASE_NAMES_MAX: usize = 3;
+/// A grant's entry is a few numbers.
+const GRANT_BYTES_MAX: usize = 1_024;
+
+/// Some rows in the order of keys, all as of one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalPage {
+    pub rows: Vec<LocalRow>,
+    pub revision: u64,
+    /// There are more behind the last one.
+    pub more: bool,
+}
+
+/// What becomes of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalWrite {
+    /// A lease of 0 is none.
+    Put {
+        value: Bytes,
+        lease: i64,
+    },
+    Delete,
+}
+
+/// What a write came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalWritten {
+    Done {
+        revision: u64,
+    },
+    /// Nothing was done: the key is otherwise, as of `revision`.
+    Otherwise {
+        found: Option<LocalRow>,
+        revision: u64,
+    },
+}
+
+/// A handle to the store of this member. Clones are the same store.
+#[derive(Clone)]
+pub struct LocalStore {
+    raft: Arc<RaftNode>,
+    quota: Quota,
+    hub: Hub,
+    access: LocalAccess,
+    long_reads: Arc<Semaphore>,
+    /// How long a read waits for a leader when none has been heard of for a while.
+    patience: Duration,
+    max_request_bytes: usize,
+    lease_ttl_seconds_min: i64,
+}
+
+impl LocalStore {
+    pub(crate) fn new(raft: Arc<RaftNode>, hub: Hub, guard: Guard, config: &Config) -> LocalStore {
+        LocalStore {
+            quota: Quota::new(raft.clone(), config),
+            raft,
+            hub,
+            access: LocalAccess::new(guard),
+            long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)),
+            patience: Duration::from_millis(config.election_timeout_ms),
+            max_request_bytes: config.max_request_bytes,
+            lease_ttl_seconds_min: leases::ttl_seconds_min(config),
+        }
+    }
+
+    /// Who may do what here. The store itself does what it is told: its doors ask before.
+    pub fn access(&self) -> LocalAccess {
+        self.access.clone()
+    }
+
+    /// The revision of the newest write that was acknowledged before the call, or a later one.
+    pub async fn now(&self) -> Result<u64, LocalError> {
+        self.become_fresh().await?;
+        Ok(unsigned(self.raft.reader().current_revision()))
+    }
+
+    /// Rows of a prefix from a key on, at most so many, as of a revision or as of now.
+    pub async fn read(
+        &self,
+        prefix: Bytes,
+        from: Bytes,
+        limit: usize,
+        at: Option<u64>,
+    ) -> Result<LocalPage, LocalError> {
+        let asked = at.map(|at| signed(at).ok_or(LocalError::Future { asked: at })).transpose()?;
+        // A past revision is what it is on every member, once the member has it.
+        if asked.is_none_or(|at| self.raft.reader().current_revision() < at) {
+            self.become_fresh().await?;
+        }
+        let Some(keys) = span(&prefix, from) else {
+            let pinned = self.raft.reader().pin();
+            let revision = at.unwrap_or_else(|| unsigned(pinned.current_revision()));
+            return Ok(LocalPage { rows: Vec::new(), revision, more: false });
+        };
+        let pinned = self.raft.reader().pin();
+        let read = move || read_page(&pinned, keys, limit, asked);
+        if limit <= INLINE_ROWS_MAX && asked.is_none() {
+            return read();
+        }
+        // Never closed, so waiting cannot fail.
+        let _turn = self.long_reads.acquire().await;
+        let done = meerkat_raft::threads::spawn_blocking(read).await;
+        done.map_err(|error| LocalError::Unavailable(format!("the read's worker was lost: {error}")))?
+    }
+
+    /// A key as of now, and the revision that this is as of.
+    pub async fn get(&self, key: Bytes) -> Result<(Option<LocalRow>, u64), LocalError> {
+        let key = Key::new(key).ok_or_else(|| LocalError::Unavailable("a key is not empty".to_owned()))?;
+        self.become_fresh().await?;
+        let answer = self.raft.reader().range(&query(KeyRange::One(key), None))?;
+        let revision = unsigned(answer.revision);
+        Ok((rows(answer.kvs)?.pop(), revision))
+    }
+
+    /// Changes one key if its last write was at revision `expected`; 0 if it is not to be there.
+    pub async fn write(
+        &self,
+        key: Bytes,
+        expected: u64,
+        write: LocalWrite,
+    ) -> Result<LocalWritten, LocalError> {
+        let expected = signed(expected).ok_or(LocalError::Future { asked: expected })?;
+        // As a client would send it, so that the same is too large and the same is refused.
+        let wire = guarded(&key, expected, write);
+        if self.max_request_bytes < wire.encoded_len() + INTERNAL_REQUEST_BYTES {
+            return Err(LocalError::TooLarge);
+        }
+        let txn = convert::txn::txn(wire, limits::TXN_OPERATIONS_MAX)
+            .map_err(|error| LocalError::Unavailable(error.to_string()))?;
+        let bytes_max = self.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES;
+        let command = Command::Txn(txn);
+        self.quota.admit(&command).await?;
+        match self.raft.proposer().propose(command, bytes_max).await? {
+            Outcome::Txn(done) => written(done),
+            Outcome::Refused(refusal) => Err(refusal.into()),
+            _ => Err(LocalError::mismatched_outcome()),
+        }
+    }
+
+    /// Every change under a prefix after a revision, and how far the member has come: at once when it is
+    /// behind what somebody awaits (0 for nobody), else every second.
+    pub fn watch(&self, prefix: &[u8], after: u64, awaited: channel::Receiver<u64>) -> LocalWatch {
+        let reader = self.raft.reader().clone();
+        let applied = self.raft.applied().clone();
+        LocalWatch::new(&self.hub, reader, applied, awaited, prefix, after)
+    }
+
+    /// A lease that ends by itself.
+    pub async fn grant(&self, ttl_s: u64) -> Result<i64, LocalError> {
+        let asked = i64::try_from(ttl_s).unwrap_or(i64::MAX);
+        let ttl = leases::ttl(asked, self.lease_ttl_seconds_min)
+            .ok_or_else(|| LocalError::Unavailable("a lease cannot live so long".to_owned()))?;
+        for _ in 0..LEASE_NAMES_MAX {
+            let Some(id) = leases::random_name() else { continue };
+            let command = Command::GrantLease(GrantLease { id, ttl });
+            self.quota.admit(&command).await?;
+            match self.raft.proposer().propose(command, GRANT_BYTES_MAX).await? {
+                Outcome::LeaseGranted(_) => return Ok(id.get()),
+                Outcome::Refused(Refusal::LeaseExists) => {}
+                Outcome::Refused(refusal) => return Err(refusal.into()),
+                _ => return Err(LocalError::mismatched_outcome()),
+            }
+        }
+        Err(Refusal::LeaseExists.into())
+    }
+
+    /// Gives a lease its whole time again; false if it has ended. Nothing is written.
+    pub async fn renew(&self, lease: i64) -> Result<bool, LocalError> {
+        let Some(lease) = LeaseId::from_wire(lease) else { return Ok(false) };
+        match self.raft.leases().renew(&[lease]).await?.first() {
+            Some(Renewal::Renewed(_)) => Ok(true),
+            Some(Renewal::Gone) => Ok(false),
+            Some(Renewal::Expiring) | None => {
+                Err(LocalError::Unavailable("the lease is about to end, or is not known".to_owned()))
+            }
+        }
+    }
+
+    async fn become_fresh(&self) -> Result<(), LocalError> {
+        if self.raft.leadership().is_learner() {
+            let reason = "this member is a learner and does not answer for the cluster yet";
+            return Err(LocalError::Unavailable(reason.to_owned()));
+        }
+        let ready = self.raft.reads().ready_to_read();
+        if self.raft.leadership().known().is_some() {
+            return Ok(ready.await?);
+        }
+        // There may be one in a moment. If not, whoever reads is better served elsewhere.
+        tokio::time::timeout(self.patience, ready).await.map_err(|_| LocalError::NoLeader)??;
+        Ok(())
+    }
+}
+
+fn read_page(
+    pinned: &Pinned,
+    keys: KeyRange,
+    limit: usize,
+    at: Option<Revision>,
+) -> Result<LocalPage, LocalError> {
+    let mut pages = pinned.pages(&query(keys, at))?;
+    let page = pages.next_page(limit, PAGE_BYTES_MAX)?;
+    let revision = unsigned(at.unwrap_or_else(|| pages.revision()));
+    let rows = page.map_or(Ok(Vec::new()), rows)?;
+    Ok(LocalPage { rows, revision, more: !pages.is_finished() })
+}
+
+fn query(keys: KeyRange, at: Option<Revision>) -> RangeQuery {
+    RangeQuery {
+        keys,
+        at,
+        limit: None,
+        sort: Sort::BY_KEY,
+        // Whoever asks has waited already, if it was to be waited.
+        consistency: Consistency::Serializable,
+        keys_only: false,
+        count_only: false,
+        bounds: RevisionBounds::default(),
+    }
+}
+
+/// The keys of a prefix from `from` on; `None` if there can be none.
+fn span(prefix: &[u8], from: Bytes) -> Option<KeyRange> {
+    let all = KeyRange::prefix(prefix);
+    let from = match Key::new(from) {
+        Some(from) if all.first() < &from => from,
+        Some(_) | None => return Some(all),
+    };
+    match all {
+        KeyRange::Span { end, .. } => {
+            (from.as_bytes() < end.as_ref()).then_some(KeyRange::Span { first: from, end })
+        }
+        KeyRange::From(_) => Some(KeyRange::From(from)),
+        KeyRange::One(_) => None,
+    }
+}
+
+fn guarded(key: &Bytes, expected: Revision, write: LocalWrite) -> pb::TxnRequest {
+    let compare = pb::Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Mod.into(),
+        key: key.clone(),
+        target_union: Some(TargetUnion::ModRevision(expected.get())),
+        ..pb::Compare::default()
+    };
+    let change = match write {
+        LocalWrite::Put { value, lease } => {
+            let key = key.clone();
+            Request::RequestPut(pb::PutRequest { key, value, lease, ..Default::default() })
+        }
+        LocalWrite::Delete => {
+            Request::RequestDeleteRange(pb::DeleteRangeRequest { key: key.clone(), ..Default::default() })
+        }
+    };
+    let look = Request::RequestRange(pb::RangeRequest { key: key.clone(), ..Default::default() });
+    let op = |request| vec![pb::RequestOp { request: Some(request) }];
+    pb::TxnRequest { compare: vec![compare], success: op(change), failure: op(look) }
+}
+
+fn written(done: TxnDone) -> Result<LocalWritten, LocalError> {
+    let revision = unsigned(done.revision);
+    if done.succeeded {
+        return Ok(LocalWritten::Done { revision });
+    }
+    match done.ops.into_iter().next() {
+        Some(TxnOpDone::Range(answer)) => {
+            Ok(LocalWritten::Otherwise { found: rows(answer.kvs)?.pop(), revision })
+        }
+        _ => Err(LocalError::mismatched_outcome()),
+    }
+}
+
+fn signed(revision: u64) -> Option<Revision> {
+    i64::try_from(revision).ok().map(Revision::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(prefix: &'static [u8], from: &'static [u8], inside: &[&[u8]], outside: &[&[u8]]) {
+        let range = span(prefix, Bytes::from_static(from));
+        let holds = |key: &[u8]| range.as_ref().is_some_and(|range| range.contains(key));
+        for key in inside {
+            assert!(holds(key), "{range:?} should hold {key:?}");
+        }
+        for key in outside {
+            assert!(!holds(key), "{range:?} should not hold {key:?}");
+        }
+    }
+
+    #[test]
+    fn a_span_is_the_prefix_from_a_key_on() {
+        check(b"a/", b"", &[b"a/", b"a/1"], &[b"a", b"a0"]);
+        check(b"a/", b"a/2", &[b"a/2", b"a/20"], &[b"a/1", b"a0"]);
+        check(b"a/", b"A", &[b"a/", b"a/1"], &[b"A", b"a"]);
+        check(b"a/", b"a0", &[], &[b"a/1", b"a0"]);
+        check(b"", b"b", &[b"b", b"c"], &[b"a"]);
+        check(b"\xff", b"\xff\x01", &[b"\xff\x01"], &[b"\xff"]);
+    }
+
+    #[test]
+    fn what_is_found_otherwise_is_told() {
+        let done = TxnDone { revision: Revision::new(9), succeeded: true, ops: Vec::new() };
+        assert_eq!(written(done), Ok(LocalWritten::Done { revision: 9 }));
+        let answer = meerkat_types::RangeAnswer {
+            kvs: meerkat_types::KvPage::empty(),
+            more: false,
+            count: 0,
+            revision: Revision::new(9),
+        };
+        let ops = vec![TxnOpDone::Range(answer)];
+        let done = TxnDone { revision: Revision::new(9), succeeded: false, ops };
+        assert_eq!(written(done), Ok(LocalWritten::Otherwise { found: None, revision: 9 }));
+    }
+}

@@ -1,0 +1,373 @@
+//! Counts every gRPC call: begun, ended with which code, messages and bytes both ways, and how long it took.
+//!
+//! One layer around all services, so a call through the JSON gateway counts as the gRPC call that it
+//! becomes, while what a service asks of another on its caller's behalf is not counted again. Costs a call
+//! some atomic additions and one allocation for each body; methods are found in a table that never changes.
+
+use crate::descriptors;
+use axum::body::Body;
+use http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use meerkat_raft::Histogram;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tonic::{Code, Status};
+use tower::Service;
+
+/// The codes by number, as gRPC's Go library spells them.
+pub(super) const CODES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
+
+/// How a client says which version of the API it was made for.
+const CLIENT_VERSION: &str = "client-api-version";
+/// Versions counted apart. It is free text: clients must not be able to fill the memory with it.
+const VERSIONS_MAX: usize = 32;
+const OTHER_VERSION: &str = "other";
+
+/// One method.
+#[derive(Debug)]
+pub(super) struct Method {
+    pub(super) service: String,
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) started: AtomicU64,
+    pub(super) received: AtomicU64,
+    pub(super) sent: AtomicU64,
+    pub(super) handled: [AtomicU64; CODES.len()],
+    pub(super) seconds: Histogram,
+}
+
+/// One version of clients: calls that have one answer, and streams.
+#[derive(Debug)]
+pub(super) struct Version {
+    pub(super) name: String,
+    pub(super) unary: AtomicU64,
+    pub(super) stream: AtomicU64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    by_path: HashMap<String, Arc<Method>>,
+    pub(super) received_bytes: AtomicU64,
+    pub(super) sent_bytes: AtomicU64,
+    /// Written only when a version is first seen.
+    versions: RwLock<Vec<Arc<Version>>>,
+}
+
+impl Calls {
+    pub(crate) fn new() -> Calls {
+        let methods = descriptors::services().flat_map(|service| service.methods().collect::<Vec<_>>());
+        let by_path = methods.map(|method| {
+            let service = method.parent_service().full_name().to_owned();
+            let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
+                (false, false) => "unary",
+                (true, false) => "client_stream",
+                (false, true) => "server_stream",
+                (true, true) => "bidi_stream",
+            };
+            let path = format!("/{service}/{}", method.name());
+            let method = Method {
+                service,
+                name: method.name().to_owned(),
+                kind,
+                started: AtomicU64::new(0),
+                received: AtomicU64::new(0),
+                sent: AtomicU64::new(0),
+                handled: Default::default(),
+                seconds: Histogram::new(Duration::from_micros(100), 20),
+            };
+            (path, Arc::new(method))
+        });
+        Calls {
+            by_path: by_path.collect(),
+            received_bytes: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+            versions: RwLock::default(),
+        }
+    }
+
+    /// All methods, in the order of their paths.
+    pub(super) fn methods(&self) -> Vec<&Arc<Method>> {
+        let mut methods: Vec<_> = self.by_path.iter().collect();
+        methods.sort_by_key(|(path, _)| *path);
+        methods.into_iter().map(|(_, method)| method).collect()
+    }
+
+    pub(super) fn method(&self, path: &str) -> Option<&Arc<Method>> {
+        self.by_path.get(path)
+    }
+
+    pub(super) fn versions(&self) -> Vec<Arc<Version>> {
+        self.versions.read().clone()
+    }
+
+    fn version(&self, headers: &HeaderMap) -> Arc<Version> {
+        let named = headers.get(CLIENT_VERSION).and_then(|version| version.to_str().ok());
+        let name = named.unwrap_or("unknown");
+        let find = |versions: &[Arc<Version>], name: &str| {
+            versions.iter().find(|version| version.name == name).cloned()
+        };
+        if let Some(version) = find(&self.versions.read(), name) {
+            return version;
+        }
+        let mut versions = self.versions.write();
+        let name = if VERSIONS_MAX <= versions.len() { OTHER_VERSION } else { name };
+        find(&versions, name).unwrap_or_else(|| {
+            let (unary, stream) = (AtomicU64::new(0), AtomicU64::new(0));
+            let version = Arc::new(Version { name: name.to_owned(), unary, stream });
+            versions.push(version.clone());
+            version
+        })
+    }
+}
+
+/// The layer.
+#[derive(Clone)]
+pub(crate) struct CountCalls<S> {
+    inner: S,
+    calls: Arc<Calls>,
+}
+
+impl<S> CountCalls<S> {
+    pub(crate) fn new(inner: S, calls: Arc<Calls>) -> CountCalls<S> {
+        CountCalls { inner, calls }
+    }
+}
+
+impl<S> Service<Request<Body>> for CountCalls<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Some(method) = self.calls.method(request.uri().path()).cloned() else {
+            return Box::pin(self.inner.call(request));
+        };
+        let version = self.calls.version(request.headers());
+        let by_kind = if method.kind == "unary" { &version.unary } else { &version.stream };
+        by_kind.fetch_add(1, Ordering::Relaxed);
+        method.started.fetch_add(1, Ordering::Relaxed);
+        let calls = self.calls.clone();
+        let handling = Handling { method: method.clone(), began: Instant::now(), ended: false };
+        let counted = Counted::new(calls.clone(), method.clone(), Way::In);
+        let response =
+            self.inner.call(request.map(|body| Body::new(Observed { body, counted, handling: None })));
+        Box::pin(async move {
+            let mut handling = handling;
+            let response = response.await?;
+            if let Some(status) = Status::from_header_map(response.headers()) {
+                handling.end(status.code());
+                return Ok(response);
+            }
+            let counted = Counted::new(calls, method, Way::Out);
+            Ok(response.map(|body| Body::new(Observed { body, counted, handling: Some(handling) })))
+        })
+    }
+}
+
+/// A call under way. One that is dropped was given up by its client.
+struct Handling {
+    method: Arc<Method>,
+    began: Instant,
+    ended: bool,
+}
+
+impl Handling {
+    fn end(&mut self, code: Code) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.method.handled[code as usize].fetch_add(1, Ordering::Relaxed);
+            self.method.seconds.observe(self.began.elapsed());
+        }
+    }
+}
+
+impl Drop for Handling {
+    fn drop(&mut self) {
+        self.end(Code::Cancelled);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
+/// Counts messages by the heads of their frames.
+struct Counted {
+    calls: Arc<Calls>,
+    method: Arc<Method>,
+    way: Way,
+    heads: Heads,
+}
+
+impl Counted {
+    fn new(calls: Arc<Calls>, method: Arc<Method>, way: Way) -> Counted {
+        Counted { calls, method, way, heads: Heads::default() }
+    }
+
+    fn data(&mut self, data: &[u8]) {
+        let messages = self.heads.pass(data);
+        let (bytes, count) = match self.way {
+            Way::In => (&self.calls.received_bytes, &self.method.received),
+            Way::Out => (&self.calls.sent_bytes, &self.method.sent),
+        };
+        bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        if messages != 0 {
+            count.fetch_add(messages, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Where in a sequence of frames the next byte is.
+#[derive(Debug, Default)]
+struct Heads {
+    /// The bytes of a head that have come.
+    head: [u8; 5],
+    come: usize,
+    /// Bytes of the message that have not come.
+    left: usize,
+}
+
+impl Heads {
+    /// Goes over bytes; how many messages begin in them.
+    fn pass(&mut self, mut data: &[u8]) -> u64 {
+        let mut begun = 0;
+        while !data.is_empty() {
+            let skipped = self.left.min(data.len());
+            self.left -= skipped;
+            data = &data[skipped..];
+            let taken = (self.head.len() - self.come).min(data.len());
+            self.head[self.come..self.come + taken].copy_from_slice(&data[..taken]);
+            self.come += taken;
+            data = &data[taken..];
+            if self.come == self.head.len() {
+                let [_, length @ ..] = self.head;
+                self.left = u32::from_be_bytes(length) as usize;
+                self.come = 0;
+                begun += 1;
+            }
+        }
+        begun
+    }
+}
+
+/// A body that is counted as it passes.
+struct Observed {
+    body: Body,
+    counted: Counted,
+    handling: Option<Handling>,
+}
+
+impl http_body::Body for Observed {
+    type Data = bytes::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<bytes::Bytes>, axum::Error>>> {
+        let me = &mut *self;
+        let polled = Pin::new(&mut me.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            if let Some(data) = frame.data_ref() {
+                me.counted.data(data);
+            }
+            let status = frame.trailers_ref().and_then(Status::from_header_map);
+            if let (Some(status), Some(handling)) = (status, &mut me.handling) {
+                handling.end(status.code());
+            }
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_counted_however_their_frames_are_cut() {
+        let frames: Vec<u8> = [3_usize, 0, 300]
+            .iter()
+            .flat_map(|length| {
+                let mut frame = vec![0];
+                frame.extend(u32::try_from(*length).expect("small").to_be_bytes());
+                frame.extend(std::iter::repeat_n(1, *length));
+                frame
+            })
+            .collect();
+        for size in [1, 4, 5, 7, 1_000] {
+            let mut heads = Heads::default();
+            let begun: u64 = frames.chunks(size).map(|piece| heads.pass(piece)).sum();
+            assert_eq!((begun, heads.left, heads.come), (3, 0, 0), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_nobody_waits_for_any_more_was_cancelled() {
+        let calls = Calls::new();
+        let method = calls.method("/etcdserverpb.KV/Put").expect("a method").clone();
+        drop(Handling { method: method.clone(), began: Instant::now(), ended: false });
+        let mut handling = Handling { method: method.clone(), began: Instant::now(), ended: false };
+        handling.end(Code::Ok);
+        drop(handling);
+        let handled = |code: Code| method.handled[code as usize].load(Ordering::Relaxed);
+        assert_eq!((handled(Code::Ok), handled(Code::Cancelled)), (1, 1));
+    }
+
+    #[test]
+    fn clients_cannot_fill_the_memory_with_versions() {
+        let calls = Calls::new();
+        for number in 0..3 * VERSIONS_MAX {
+            let mut headers = HeaderMap::new();
+            headers.insert(CLIENT_VERSION, http::HeaderValue::from(number));
+            calls.version(&headers).unary.fetch_add(1, Ordering::Relaxed);
+        }
+        let versions = calls.versions();
+        assert_eq!(versions.len(), VERSIONS_MAX + 1);
+        let counted: u64 = versions.iter().map(|version| version.unary.load(Ordering::Relaxed)).sum();
+        assert_eq!(counted, 3 * VERSIONS_MAX as u64);
+    }
+}

@@ -1,0 +1,208 @@
+//! The listening side: from a connection to an encrypted one whose other end is who it should be.
+//!
+//! A caller that is turned away is told of in one line with its address, what was wrong, and what to
+//! do. Its connection is closed, never left open.
+
+use super::CommonName;
+use super::certificate;
+use super::material::{self, TlsError};
+use super::protocol::{alpn, provider, versions};
+use super::reloading::Reloading;
+use super::reverse_lookup;
+use super::verify::{AllowList, AllowedCallers};
+use crate::config::{KeyPair, Protocol, Security};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{Error as TlsFailure, InvalidMessage, ServerConfig};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// From a connection to the end of its handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long names are looked up for one caller.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Makes connections encrypted ones. Clones share what is in force.
+#[derive(Clone)]
+pub(crate) struct Acceptor {
+    side: &'static str,
+    names_are_users: bool,
+    check_callers_address: bool,
+    config: Arc<Reloading<ServerConfig>>,
+}
+
+/// A connection that may speak.
+pub(crate) struct Greeted<S> {
+    pub(crate) stream: TlsStream<S>,
+    /// Who the caller is, where certificates say that.
+    pub(crate) common_name: Option<CommonName>,
+}
+
+impl Acceptor {
+    pub(super) fn new(
+        security: &Security,
+        own: &KeyPair,
+        protocol: &Protocol,
+        side: &'static str,
+    ) -> Result<Acceptor, TlsError> {
+        let optional = [&security.trusted_ca_file, &security.crl_file];
+        let files: Vec<PathBuf> = [own.cert_file.clone(), own.key_file.clone()]
+            .into_iter()
+            .chain(optional.into_iter().flatten().cloned())
+            .collect();
+        let (of_security, pair, of_protocol) = (security.clone(), own.clone(), protocol.clone());
+        let make = move || server_config(&of_security, &pair, &of_protocol);
+        Ok(Acceptor {
+            side,
+            names_are_users: security.names_are_users,
+            check_callers_address: security.check_callers_address && security.callers_prove,
+            config: Arc::new(Reloading::new(format!("{side} TLS"), files, make)?),
+        })
+    }
+
+    /// The handshake; none if the caller was turned away, which is told of here.
+    pub(crate) async fn greet<S>(&self, stream: S, caller: SocketAddr) -> Option<Greeted<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let accepted = TlsAcceptor::from(self.config.now()).accept(stream);
+        let outcome = match tokio::time::timeout(HANDSHAKE_TIMEOUT, accepted).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long")),
+        };
+        let stream = match outcome {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.tell(caller, &error);
+                return None;
+            }
+        };
+        let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first().cloned());
+        if let Some(certificate) = shown.as_ref().filter(|_| self.check_callers_address)
+            && !comes_from_where_it_says(certificate, caller.ip()).await
+        {
+            tracing::warn!(
+                %caller,
+                made_for = %certificate::host_names(certificate).join(","),
+                "rejected connection on {} endpoint: its certificate is not for the address it comes from; \
+                 add the address to the certificate, or set --peer-skip-client-san-verification",
+                self.side
+            );
+            return None;
+        }
+        let common_name =
+            shown.filter(|_| self.names_are_users).and_then(|shown| certificate::common_name(&shown));
+        Some(Greeted { stream, common_name: common_name.map(CommonName::from) })
+    }
+
+    fn tell(&self, caller: SocketAddr, error: &io::Error) {
+        match advice(error) {
+            // Load balancers and port scanners: they connect, and are gone.
+            None => tracing::debug!(%caller, %error, "a connection ended before its handshake"),
+            Some(advice) => {
+                tracing::warn!(%caller, %error, "rejected connection on {} endpoint: {advice}", self.side);
+            }
+        }
+    }
+}
+
+/// What to do about a failed handshake; none if nobody wanted one.
+fn advice(error: &io::Error) -> Option<&'static str> {
+    let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsFailure>());
+    let Some(failure) = failure else {
+        return (error.kind() == io::ErrorKind::TimedOut)
+            .then_some("the caller did not finish the TLS handshake; does it speak TLS?");
+    };
+    Some(match failure {
+        TlsFailure::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the caller does not speak TLS, and this port does: use https:// in its endpoints"
+        }
+        TlsFailure::NoCertificatesPresented => {
+            "the caller showed no certificate: give it one that the trusted CA file vouches for"
+        }
+        TlsFailure::InvalidCertificate(_) => {
+            "the caller's certificate is not accepted: check who signed it, until when it is good, and for whom"
+        }
+        TlsFailure::AlertReceived(_) => {
+            "the caller does not accept this member's certificate: check its CA file and the names in the certificate"
+        }
+        _ => "the TLS handshake failed",
+    })
+}
+
+fn server_config(security: &Security, own: &KeyPair, protocol: &Protocol) -> Result<ServerConfig, TlsError> {
+    let identity = material::identity(own)?;
+    let provider = provider(protocol);
+    let builder =
+        ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions(protocol))?;
+    let builder = match security.callers_prove {
+        false => builder.with_no_client_auth(),
+        true => builder.with_client_cert_verifier(callers(security, provider)?),
+    };
+    let mut config =
+        builder.with_single_cert(identity.chain, identity.key).map_err(material::mismatch(own))?;
+    config.alpn_protocols = alpn();
+    Ok(config)
+}
+
+fn callers(
+    security: &Security,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let roots = Arc::new(material::authorities(security.trusted_ca_file.as_deref())?);
+    let mut builder = WebPkiClientVerifier::builder_with_provider(roots, provider);
+    if let Some(file) = &security.crl_file {
+        // As in etcd: a list says who is out, and nothing about those that it does not name.
+        builder = builder
+            .with_crls(material::revocations(file)?)
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status();
+    }
+    let inner = builder.build().map_err(|error| TlsError::Authorities {
+        file: security.crl_file.clone().or_else(|| security.trusted_ca_file.clone()).unwrap_or_default(),
+        reason: error.to_string(),
+    })?;
+    let list = AllowList {
+        common_names: security.allowed_cns.clone(),
+        host_names: security.allowed_hostnames.clone(),
+    };
+    Ok(if list.is_empty() { inner } else { Arc::new(AllowedCallers { inner, list }) })
+}
+
+/// A certificate that names no place is good from anywhere; another only from the places that it names: by
+/// address, by a host name that leads to it, or by a wildcard that covers the caller's own name.
+async fn comes_from_where_it_says(certificate: &CertificateDer<'_>, from: IpAddr) -> bool {
+    if !certificate::names_places(certificate) {
+        return true;
+    }
+    let from = from.to_canonical();
+    let by_address = ParsedCertificate::try_from(certificate)
+        .is_ok_and(|parsed| rustls::client::verify_server_name(&parsed, &ServerName::from(from)).is_ok());
+    if by_address {
+        return true;
+    }
+    let hosts = certificate::host_names(certificate);
+    let look_up = async {
+        for host in hosts.iter().filter(|host| !host.starts_with('*')) {
+            if let Ok(mut found) = tokio::net::lookup_host((host.as_str(), 0)).await
+                && found.any(|address| address.ip().to_canonical() == from)
+            {
+                return true;
+            }
+        }
+        if !hosts.iter().any(|host| host.starts_with('*')) {
+            return false;
+        }
+        let name = reverse_lookup::name_of(from).await.unwrap_or_default();
+        hosts.iter().any(|host| reverse_lookup::covers(host, &name))
+    };
+    tokio::time::timeout(LOOK_UP_TIMEOUT, look_up).await.unwrap_or(false)
+}

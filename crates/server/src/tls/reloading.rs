@@ -1,0 +1,97 @@
+//! A thing made of files, made again when they change.
+//!
+//! Looked at when it is used, not watched: a handshake costs far more than asking for the state of
+//! five files. If the new files cannot be used, the old thing stays, and one line in the log says so
+//! for each new state of the files; they are tried again when they change again.
+
+use super::material::{Stamp, TlsError, stamp};
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+type Make<T> = Box<dyn Fn() -> Result<T, TlsError> + Send + Sync>;
+
+pub(super) struct Reloading<T> {
+    what: String,
+    files: Vec<PathBuf>,
+    make: Make<T>,
+    /// Never held across an await; making reads a few small files under it.
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    /// Of the files as they were last looked at, whether or not they could be used.
+    seen: Vec<Stamp>,
+    current: Arc<T>,
+}
+
+impl<T> Reloading<T> {
+    pub(super) fn new(
+        what: impl Into<String>,
+        files: Vec<PathBuf>,
+        make: impl Fn() -> Result<T, TlsError> + Send + Sync + 'static,
+    ) -> Result<Reloading<T>, TlsError> {
+        // Before they are read: a change in between is then seen as one.
+        let seen = files.iter().map(|file| stamp(file)).collect();
+        let current = Arc::new(make()?);
+        Ok(Reloading {
+            what: what.into(),
+            files,
+            make: Box::new(make),
+            state: Mutex::new(State { seen, current }),
+        })
+    }
+
+    pub(super) fn now(&self) -> Arc<T> {
+        let mut state = self.state.lock();
+        let seen: Vec<Stamp> = self.files.iter().map(|file| stamp(file)).collect();
+        if seen != state.seen {
+            match (self.make)() {
+                Ok(made) => {
+                    tracing::info!("{}: the new certificate files are in force", self.what);
+                    state.current = Arc::new(made);
+                }
+                Err(error) => tracing::error!(
+                    %error,
+                    "{}: the new certificate files cannot be used; those before stay in force until they are mended",
+                    self.what
+                ),
+            }
+            state.seen = seen;
+        }
+        state.current.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_is_made_again_and_what_is_broken_is_not_taken() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("it");
+        std::fs::write(&file, "one").expect("written");
+        let path = file.clone();
+        let it = Reloading::new("it", vec![file.clone()], move || {
+            let text = std::fs::read_to_string(&path).map_err(|error| TlsError::file(&path, error))?;
+            if text.contains("broken") { Err(TlsError::file(&path, "broken")) } else { Ok(text) }
+        });
+        let it = it.expect("there is a file");
+        assert_eq!(*it.now(), "one");
+        std::fs::write(&file, "second").expect("written");
+        assert_eq!(*it.now(), "second");
+        std::fs::write(&file, "broken!").expect("written");
+        assert_eq!(*it.now(), "second");
+        std::fs::remove_file(&file).expect("removed");
+        assert_eq!(*it.now(), "second");
+        std::fs::write(&file, "the third").expect("written");
+        assert_eq!(*it.now(), "the third");
+    }
+
+    #[test]
+    fn what_cannot_be_used_at_first_is_an_error() {
+        let failed = Reloading::<()>::new("it", vec![], || Err(TlsError::file("x".as_ref(), "broken")));
+        assert!(failed.is_err());
+    }
+}

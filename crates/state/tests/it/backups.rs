@@ -1,0 +1,136 @@
+//! A state saved as a backup file and made from it again: it answers as the one that was saved.
+
+use crate::property::{same_answers, whole_range};
+use crate::rig::Rig;
+use bytes::Bytes;
+use meerkat_backup::snapshot::{Change, Head, SnapshotFile, write};
+use meerkat_state::{HistoryQuery, Import, ImportEnd, ImportedEvent, ImportedVersion};
+use meerkat_types::{Event, EventKind, Lease, LogPosition, Revision};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+const POSITION: LogPosition = LogPosition { term: 1, node: 9, index: 1 };
+
+/// Everything that a backup of the state has, and what it says is compacted.
+fn save(rig: &Rig) -> (SnapshotFile<File>, Vec<Lease>) {
+    let pinned = rig.reader.pin();
+    let compacted = pinned.compacted_revision().get();
+    let head = Head { compacted: (0 < compacted).then_some(compacted), ..Head::default() };
+    let file = tempfile::tempfile().expect("a file");
+    let (file, bytes) = write::<io::Error>(file, &head, |keys| {
+        pinned
+            .each_event(|event| {
+                match event.key_value {
+                    Some(kv) => keys.put(event.revision, event.sub, kv).expect("written"),
+                    None => keys.delete(event.revision, event.sub, event.key).expect("written"),
+                }
+                ControlFlow::Continue(())
+            })
+            .expect("events");
+        Ok(())
+    })
+    .expect("a backup");
+    let leases = pinned.leases().expect("leases").into_iter().map(|lease| Lease { granted: 0, ..lease });
+    (SnapshotFile::from_source(Path::new("backup"), file, bytes).expect("a backup"), leases.collect())
+}
+
+fn restore(file: &SnapshotFile<File>, leases: &[Lease], revision: i64, compacted: i64) -> Rig {
+    Rig::prepared(|db| {
+        let mut import = Import::begin(db.clone()).expect("empty");
+        for lease in leases {
+            import.lease(*lease).expect("a lease");
+        }
+        let mut events = file.events().expect("events");
+        while let Some(event) = events.next_event().expect("an event") {
+            let (key, version) = match event.change {
+                Change::Put(kv) => {
+                    let (created, version) = (kv.created, kv.version);
+                    (kv.key, Some(ImportedVersion { created, version, value: kv.value, lease: kv.lease }))
+                }
+                Change::Delete { key } => (key, None),
+                Change::Nothing => panic!("every event is about a key"),
+            };
+            let sub = u32::try_from(event.sub).expect("a small number");
+            import
+                .event(&ImportedEvent { revision: event.revision, sub, key, version })
+                .expect("an event in order");
+        }
+        let membership = Bytes::from_static(b"members");
+        import.finish(&ImportEnd { revision, compacted, position: POSITION, membership }).expect("a state");
+        assert!(Import::begin(db).is_err(), "a state is not written over");
+    })
+}
+
+fn events(rig: &Rig, first: i64, last: i64) -> Vec<(Revision, Vec<Event>)> {
+    let query = HistoryQuery {
+        first: Revision::new(first),
+        last: Revision::new(last),
+        events_max: usize::MAX,
+        bytes_max: usize::MAX,
+        with_previous: true,
+        newest_only: false,
+    };
+    let history = rig.reader.pin().history(&query).expect("history");
+    history.batches.into_iter().map(|batch| (batch.revision, batch.events.to_vec())).collect()
+}
+
+/// Of the compacted revision itself a backup has what it left, as etcd does: of two changes of one key,
+/// the later; a deletion too, since watchers that begin there are owed it.
+fn last_of_each_key(rig: &Rig, compacted: i64) -> BTreeMap<Bytes, EventKind> {
+    let at = compacted.max(1);
+    let batches = events(rig, at, at);
+    let all = batches.into_iter().flat_map(|(_, events)| events);
+    all.map(|event| (key_of(&event.kind), event.kind)).collect()
+}
+
+fn key_of(kind: &EventKind) -> Bytes {
+    match kind {
+        EventKind::Put(kv) => kv.key.clone(),
+        EventKind::Delete { key, .. } => key.clone(),
+    }
+}
+
+/// `compacted` and `current` are those of the rig.
+pub fn check(rig: &Rig, compacted: i64, current: i64) {
+    let (file, leases) = save(rig);
+    let restored = restore(&file, &leases, current, compacted);
+    for at in compacted.max(1)..=current {
+        same_answers(rig, &restored, &whole_range(at));
+    }
+    assert_eq!(last_of_each_key(rig, compacted), last_of_each_key(&restored, compacted), "at {compacted}");
+    if compacted.max(1) < current {
+        let first = compacted.max(1) + 1;
+        assert!(events(rig, first, current) == events(&restored, first, current), "from {first} on");
+    }
+    let (saved, found) = (rig.reader.pin(), restored.reader.pin());
+    assert_eq!(found.leases().expect("leases"), leases);
+    for lease in &leases {
+        assert_eq!(found.lease_keys(lease.id).expect("keys"), saved.lease_keys(lease.id).expect("keys"));
+    }
+    let now = found.revision_at_time(1).expect("times are answered");
+    assert_eq!(now.revision.get(), current + 1, "what was restored has no times");
+    let again = restore(&file, &leases, current, compacted);
+    assert_eq!(again.reader.digest(), restored.reader.digest());
+    assert_eq!(again.reader.hash_kv(None).expect("hash"), restored.reader.hash_kv(None).expect("hash"));
+    // Removing what is compacted changes nothing, and a backup of the restored state is the same backup.
+    restored.compact_fully();
+    let (second, _) = save(&restored);
+    let same = |file: &SnapshotFile<File>| file.status().expect("a status");
+    assert_eq!(same(&second).hash, same(&file).hash);
+    check_bumped(rig, &file, &leases, current);
+}
+
+fn check_bumped(rig: &Rig, file: &SnapshotFile<File>, leases: &[Lease], current: i64) {
+    let high = current + 1_000;
+    let bumped = restore(file, leases, high, high);
+    bumped.compact_fully();
+    let mut saved = crate::answers::decoded(rig.reader.range(&whole_range(current)).expect("live"));
+    saved.revision = Revision::new(high);
+    let found = bumped.reader.range(&whole_range(high)).expect("live");
+    assert_eq!(crate::answers::decoded(found), saved);
+    assert!(bumped.reader.range(&whole_range(high - 1)).is_err(), "compacted");
+    assert_eq!(bumped.reader.pin().revision_at_time(1).expect("answered").revision.get(), high + 1);
+}
