@@ -143,8 +143,9 @@ fn elections_are_held_and_heard_across_tools() {
     if !etcd_is_here() {
         return;
     }
-    let etcd = Etcd::start();
     for format in ["simple", "fields"] {
+        // A server for each: a listener of etcdctl's leaves its lease behind, and leases are counted.
+        let etcd = Etcd::start();
         let listeners = [etcdctl(), meerkat()]
             .map(|tool| begin(tool, &etcd.endpoint, &["elect", "-l", "e", "-w", format]));
         // A listener that comes late hears of the leader of that moment only.
