@@ -4,6 +4,7 @@ mod authority;
 mod bench;
 mod bench_lease;
 mod bench_watch;
+mod certificate_users;
 mod demo;
 mod dev;
 mod drop_in;
