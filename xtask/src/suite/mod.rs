@@ -1,5 +1,5 @@
-//! Every test suite in a set order, each with its time and its budget: one after the other, and at
-//! the end two at a time those that mostly wait.
+//! Every test suite in a set order, each with its time and its budget: one after the other, then the
+//! builds beside suites that do not mind, and at the end two at a time those that mostly wait.
 //!
 //! All test programs are built first, by one cargo call with one choice of features, so that a
 //! suite's time is that of its tests and RocksDB is compiled once. A suite that outruns its budget
@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::Failure;
 use crate::process;
-use plan::Suite;
+use plan::{Company, Suite};
 use run::Report;
 
 /// What `cargo xtask test` was asked for.
@@ -41,13 +41,17 @@ pub fn test(root: &Path, arguments: &[String]) -> Result<(), Failure> {
     let logs = target.join("test-logs");
     std::fs::create_dir_all(&logs).map_err(|err| format!("cannot create {}: {err}", logs.display()))?;
     let numbered: Vec<(usize, &Suite)> = (1..).zip(&chosen).collect();
-    let (waiting, busy): (Vec<_>, Vec<_>) = numbered.into_iter().partition(|(_, suite)| suite.waits);
     let bench = Bench { total: chosen.len(), logs: &logs, long: request.long };
-    let mut reports = Vec::new();
-    for (number, suite) in busy {
-        reports.push(bench.run(number, suite, false)?);
-    }
-    reports.extend(bench.run_side_by_side(waiting)?);
+    let queue = |company: Company| {
+        Mutex::new(
+            numbered.iter().copied().filter(|(_, suite)| suite.company == company).collect::<VecDeque<_>>(),
+        )
+    };
+    let (alone, builds) = (queue(Company::Nobody), queue(Company::Builds));
+    let (sturdy, waiting) = (queue(Company::Sturdy), queue(Company::Waiting));
+    let mut reports = bench.run_lane(&[&alone], false)?;
+    reports.extend(bench.run_lanes([&[&builds, &sturdy], &[&sturdy]])?);
+    reports.extend(bench.run_lanes([&[&waiting], &[&waiting]])?);
     print!("{}", summary::text(&reports));
     if summary::all_passed(&reports) { Ok(()) } else { Err(Failure::Told) }
 }
@@ -69,28 +73,34 @@ impl Bench<'_> {
         Ok(report)
     }
 
-    /// Two at a time.
-    fn run_side_by_side(&self, suites: Vec<(usize, &Suite)>) -> Result<Vec<Report>, String> {
-        let queue = Mutex::new(VecDeque::from(suites));
-        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let lane = || {
-            let mut reports = Vec::new();
-            while let Some((number, suite)) = next() {
-                reports.push(self.run(number, suite, true)?);
-            }
-            Ok::<_, String>(reports)
-        };
-        let lanes = std::thread::scope(|scope| {
-            let lanes = [scope.spawn(lane), scope.spawn(lane)];
+    /// Two lanes side by side.
+    fn run_lanes(&self, lanes: [&[&Queue<'_>]; 2]) -> Result<Vec<Report>, String> {
+        let done = std::thread::scope(|scope| {
+            let lanes = lanes.map(|queues| scope.spawn(move || self.run_lane(queues, true)));
             lanes.map(|lane| lane.join().unwrap_or_else(|_| Err("a lane of suites panicked".to_owned())))
         });
         let mut reports = Vec::new();
-        for lane in lanes {
+        for lane in done {
             reports.extend(lane?);
         }
         Ok(reports)
     }
+
+    /// What is in these queues, one suite after the other.
+    fn run_lane(&self, queues: &[&Queue<'_>], labelled: bool) -> Result<Vec<Report>, String> {
+        let mut reports = Vec::new();
+        for queue in queues {
+            let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            while let Some((number, suite)) = next() {
+                reports.push(self.run(number, suite, labelled)?);
+            }
+        }
+        Ok(reports)
+    }
 }
+
+/// Suites that lanes take from, with their numbers.
+type Queue<'a> = Mutex<VecDeque<(usize, &'a Suite)>>;
 
 impl Request {
     fn wants(&self, suite: &str) -> bool {

@@ -1,9 +1,11 @@
 //! Which suites there are, in which order, and how long each may take.
 //!
 //! From the inside out: a broken vocabulary is reported before the thirty tests it breaks. Suites
-//! that start real processes come last, and run their tests one at a time. The very last are those
-//! that mostly wait, for elections and for leases to run out: two of these run side by side.
+//! that start real processes come last, and run their tests one at a time. After those come the builds,
+//! beside suites that judge nothing by the clock; the very last are those that mostly wait, for elections
+//! and for leases to run out: two of these run side by side, the longest first.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,23 +20,45 @@ pub struct Suite {
     pub budget: Duration,
     /// Whether the program reports as Rust's test harness does. One that does not is one test.
     pub counts: bool,
-    /// Whether it may run beside another of its kind.
-    pub waits: bool,
+    pub company: Company,
     /// Whether it is a test program of a package, and looks for its files beside the package's manifest.
     pub of_package: bool,
 }
 
-/// Suites that leave both cores idle most of the time, and promise nothing about speed.
-const WAITS: &[&str] = &[
+/// What a suite may run beside. In the order in which suites run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Company {
+    /// It measures, or keeps both cores busy by itself.
+    Nobody,
+    /// Sturdy ones: it builds first. Not another build, as cargo has one lock.
+    Builds,
+    /// Builds and others like it: it judges nothing by the clock.
+    Sturdy,
+    /// Others like it: both cores are idle most of the time, and it promises nothing about speed.
+    Waiting,
+}
+
+const STURDY: &[&str] = &[
+    "meerkat-chaos bad_input",
+    "meerkat-chaos fault_points",
+    "meerkat-chaos incidents",
+    "meerkat-chaos netns",
+    "meerkat-chaos snapshot",
+];
+
+const WAITING: &[&str] = &[
     "meerkat-client it",
+    "meerkat-chaos auth_differential",
     "meerkat-chaos churn",
     "meerkat-chaos client_fate",
+    "meerkat-chaos clocks",
     "meerkat-chaos cluster_differential",
     "meerkat-chaos lease_differential",
     "meerkat-chaos lease_incidents",
     "meerkat-chaos lease_precision",
     "meerkat-chaos listwatch",
     "meerkat-chaos lock_differential",
+    "meerkat-chaos maintenance",
     "meerkat-chaos membership",
     "meerkat-chaos membership_chaos",
     "meerkat-chaos smoke",
@@ -77,15 +101,17 @@ pub fn plan(root: &Path, programs: &[Program], long: bool) -> Vec<Suite> {
     let mut programs: Vec<&Program> = programs.iter().collect();
     programs.sort_by_key(|program| (position(&program.package), program.kind.clone()));
     let mut suites: Vec<Suite> = programs.into_iter().map(suite_of).collect();
-    let chaos = suites.iter().position(|suite| suite.name.starts_with("meerkat-chaos"));
-    suites.insert(chaos.unwrap_or(suites.len()), documentation(root));
+    suites.push(documentation(root));
     suites.push(simulation(root));
     suites.push(demo(root, "failover", 240));
     suites.push(demo(root, "controllers", 240));
     suites.push(packages(root));
     suites.push(compose(root));
-    // Stable: each half keeps its order.
-    suites.sort_by_key(|suite| suite.waits);
+    // Stable: each part keeps its order, but for the last, which ends soonest with the longest first.
+    suites.sort_by_key(|suite| {
+        let longest_first = (suite.company == Company::Waiting).then_some(Reverse(suite.budget));
+        (suite.company, longest_first)
+    });
     if long {
         suites.iter_mut().for_each(|suite| suite.budget *= LONG_FACTOR);
     }
@@ -115,13 +141,21 @@ fn suite_of(program: &Program) -> Suite {
     let budget = BUDGETS.iter().find(|(suite, _)| *suite == name).map(|(_, seconds)| *seconds);
     Suite {
         budget: Duration::from_secs(budget.unwrap_or_else(|| budget_default(&program.kind, black_box))),
-        waits: WAITS.contains(&name.as_str()),
+        company: company(&name),
         of_package: true,
         name,
         program: program.executable.clone(),
         arguments: arguments.iter().map(ToString::to_string).collect(),
         directory: program.directory.clone(),
         counts: true,
+    }
+}
+
+fn company(suite: &str) -> Company {
+    match suite {
+        _ if STURDY.contains(&suite) => Company::Sturdy,
+        _ if WAITING.contains(&suite) => Company::Waiting,
+        _ => Company::Nobody,
     }
 }
 
@@ -143,7 +177,7 @@ fn documentation(root: &Path) -> Suite {
         directory: root.to_path_buf(),
         budget: Duration::from_secs(420),
         counts: true,
-        waits: false,
+        company: Company::Builds,
         of_package: false,
     }
 }
@@ -162,7 +196,7 @@ fn simulation(root: &Path) -> Suite {
         // Mostly for the build.
         budget: Duration::from_secs(900),
         counts: true,
-        waits: false,
+        company: Company::Builds,
         of_package: false,
     }
 }
@@ -180,7 +214,7 @@ fn packages(root: &Path) -> Suite {
         directory: root.to_path_buf(),
         budget: Duration::from_secs(420),
         counts: false,
-        waits: false,
+        company: Company::Builds,
         of_package: false,
     }
 }
@@ -194,7 +228,7 @@ fn demo(root: &Path, name: &str, budget_s: u64) -> Suite {
         directory: root.to_path_buf(),
         budget: Duration::from_secs(budget_s),
         counts: false,
-        waits: false,
+        company: Company::Nobody,
         of_package: false,
     }
 }
@@ -208,7 +242,7 @@ fn compose(root: &Path) -> Suite {
         directory: root.to_path_buf(),
         budget: Duration::from_secs(240),
         counts: false,
-        waits: false,
+        company: Company::Nobody,
         of_package: false,
     }
 }
@@ -238,13 +272,13 @@ mod tests {
             "meerkat-types unit",
             "meerkat-state unit",
             "meerkat-state it",
-            "documentation examples",
             "meerkat-chaos crash",
-            "simulation",
             "failover demo",
             "controllers demo",
-            "packages",
             "docker compose",
+            "documentation examples",
+            "simulation",
+            "packages",
         ];
         assert_eq!(names(&programs), expected);
     }
@@ -256,14 +290,18 @@ mod tests {
     }
 
     #[test]
-    fn suites_that_wait_come_last() {
+    fn suites_that_may_have_company_come_last_and_of_those_that_wait_the_longest_first() {
         let it = |name: &str| Kind::Integration(name.to_owned());
-        let programs = [program("meerkat-chaos", it("smoke")), program("meerkat-chaos", it("watch_crash"))];
-        let suites = plan(Path::new("/src"), &programs, false);
-        let waiting: Vec<&str> =
-            suites.iter().filter(|suite| suite.waits).map(|suite| suite.name.as_str()).collect();
-        assert_eq!(waiting, ["meerkat-chaos smoke"]);
-        assert!(suites.last().is_some_and(|suite| suite.waits));
+        let chaos = ["churn", "smoke", "netns", "watch_crash"].map(|name| program("meerkat-chaos", it(name)));
+        let suites = plan(Path::new("/src"), &chaos, false);
+        let of = |company: Company| {
+            let found = suites.iter().filter(|suite| suite.company == company);
+            found.map(|suite| suite.name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Company::Sturdy), ["meerkat-chaos netns"]);
+        assert_eq!(of(Company::Waiting), ["meerkat-chaos smoke", "meerkat-chaos churn"]);
+        assert_eq!(of(Company::Nobody)[0], "meerkat-chaos watch_crash");
+        assert!(suites.is_sorted_by_key(|suite| suite.company));
     }
 
     #[test]

@@ -184,6 +184,7 @@ fn counts(line: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::plan::Company;
 
     fn suite(script: &str, budget_ms: u64) -> Suite {
         Suite {
@@ -193,7 +194,7 @@ mod tests {
             directory: std::env::temp_dir(),
             budget: Duration::from_millis(budget_ms),
             counts: true,
-            waits: false,
+            company: Company::Nobody,
             of_package: true,
         }
     }
