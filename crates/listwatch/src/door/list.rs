@@ -30,7 +30,7 @@ pub async fn answer(asked: &Asked) -> Result<Response<Body>, Refusal> {
 }
 
 /// `scope`: the namespace that the list is of, whose part of the keys its tokens leave out.
-fn metadata(listed: &Listed, scope: Option<&str>, may_count: bool) -> Value {
+pub(super) fn metadata(listed: &Listed, scope: Option<&str>, may_count: bool) -> Value {
     let next = listed.next.as_deref().map(|next| {
         let last = next.strip_suffix('\0').unwrap_or(next);
         let inside = scope.and_then(|scope| last.strip_prefix(scope)?.strip_prefix('/'));

@@ -35,6 +35,7 @@ mod swap;
 mod tests;
 mod update;
 
+pub use collection::Collected;
 pub use kinds::Kinds;
 
 use crate::feed::Feeds;
