@@ -13,7 +13,7 @@ use crate::feed::{Item, Watcher};
 use crate::list_plan::ReadAt;
 use crate::registry::{Kind, Registry};
 use crate::status::Refusal;
-use crate::storage::Storage;
+use crate::storage::{Storage, expires};
 use crate::watch_plan::{LIFETIME_MAX, WatchBegin, WatchPlan};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,9 +50,7 @@ impl News {
 pub fn followed(registry: &Registry) -> Vec<&Arc<Kind>> {
     let mut places = HashSet::new();
     let mut kinds: Vec<&Arc<Kind>> = deletable(registry).collect();
-    kinds.retain(|kind| {
-        kind.kind != "Event" && kind.storage.as_ref().is_some_and(|place| places.insert(place))
-    });
+    kinds.retain(|kind| !expires(kind) && kind.storage.as_ref().is_some_and(|place| places.insert(place)));
     kinds
 }
 
@@ -155,4 +153,25 @@ fn concerns(place: &str, entry: &Entry) -> bool {
     let json = entry.json();
     let has = |name: &str| json.windows(name.len()).any(|window| window == name.as_bytes());
     place == super::work::DEFINITIONS || has("\"ownerReferences\"") || has("\"deletionTimestamp\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Origin;
+
+    fn places(registry: &Registry) -> Vec<&str> {
+        followed(registry).iter().filter_map(|kind| kind.storage.as_deref()).collect()
+    }
+
+    #[test]
+    fn events_go_by_themselves_but_not_a_custom_kind_of_that_name() {
+        let built_in = Registry::built_in();
+        assert!(!places(&built_in).contains(&"events") && places(&built_in).contains(&"pods"));
+        let mut custom = (**built_in.by_group_resource("", "events").expect("built in")).clone();
+        custom.group = "x.example.com".to_owned();
+        custom.storage = Some("x.example.com/events".to_owned());
+        custom.origin = Origin::Custom { definition: "d".to_owned(), schema: None, terminating: false };
+        assert!(places(&built_in.with("d", vec![custom])).contains(&"x.example.com/events"));
+    }
 }

@@ -36,6 +36,7 @@ mod tests;
 mod update;
 
 pub use collection::Collected;
+pub(crate) use event_lease::expires;
 pub use kinds::Kinds;
 
 use crate::feed::Feeds;
