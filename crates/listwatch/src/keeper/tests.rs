@@ -180,6 +180,22 @@ async fn an_owner_is_one_of_that_kind_name_and_uid_in_the_same_namespace() {
 }
 
 #[tokio::test]
+async fn what_somebody_else_wrote_of_an_owner_is_understood_as_far_as_it_goes() {
+    let store = MemoryStore::new();
+    let door = Door::opened(&store).await;
+    let put = |name: &str, owner: Value| {
+        let metadata = json!({ "name": name, "namespace": "n", "uid": name, "ownerReferences": [owner] });
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+        store.put(&format!("/registry/configmaps/n/{name}"), object.to_string());
+    };
+    let owner = |uid: Value| json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": uid, "blockOwnerDeletion": "true" });
+    put("nobody", owner(json!(5)));
+    put("flag", owner(json!("gone")));
+    door.map_gone("flag").await;
+    assert!(door.find_map("nobody").await.is_some(), "there is no telling whose it is");
+}
+
+#[tokio::test]
 async fn in_the_foreground_the_owner_waits_for_what_holds_it_back() {
     let door = Door::opened(&MemoryStore::new()).await;
     let a = door.map("a", json!([]), &[]).await;
