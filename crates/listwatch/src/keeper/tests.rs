@@ -180,6 +180,32 @@ async fn an_owner_is_one_of_that_kind_name_and_uid_in_the_same_namespace() {
 }
 
 #[tokio::test]
+async fn an_owner_is_found_in_either_of_two_kinds_of_one_name() {
+    let store = MemoryStore::new();
+    let door = Door::opened(&store).await;
+    let first = door.create("customresourcedefinitions", "", definition()).await;
+    // Two doors may have accepted the name at the same time.
+    let mut rival = first.clone();
+    (rival["metadata"]["name"], rival["metadata"]["uid"]) =
+        (json!("rivals.stable.example.com"), json!("rival"));
+    let names =
+        json!({ "plural": "rivals", "singular": "rival", "kind": "CronTab", "listKind": "CronTabList" });
+    (rival["spec"]["names"], rival["status"]["acceptedNames"]) = (names.clone(), names);
+    let place = "/registry/apiextensions.k8s.io/customresourcedefinitions/rivals.stable.example.com";
+    store.put(place, rival.to_string());
+    door.storage.kinds().fresh().await.expect("served");
+    for plural in ["crontabs", "rivals"] {
+        let owner = door.create(plural, "n", json!({ "metadata": { "name": plural } })).await;
+        let name = format!("of-{plural}");
+        door.map(&name, owned_by(&[(&owner, false)]), &[]).await;
+        a_while().await;
+        assert!(door.find_map(&name).await.is_some(), "its owner is there");
+        door.delete(plural, "n", plural, Propagation::Background).await;
+        door.map_gone(&name).await;
+    }
+}
+
+#[tokio::test]
 async fn what_somebody_else_wrote_of_an_owner_is_understood_as_far_as_it_goes() {
     let store = MemoryStore::new();
     let door = Door::opened(&store).await;
