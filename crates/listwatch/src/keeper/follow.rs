@@ -29,10 +29,12 @@ pub enum News {
         key: Arc<str>,
         uid: Uid,
     },
-    /// The watch began anew, and all objects that are there have been told: of `seen` those that concern us.
+    /// The watch began anew, and all objects that are there have been told: of `seen` those that concern us,
+    /// and of these the keys of those that go.
     Relisted {
         of: Followed,
         seen: HashSet<Uid>,
+        leaving: HashSet<Arc<str>>,
     },
 }
 
@@ -103,7 +105,7 @@ async fn watch(storage: &Storage, kind: &Kind) -> Result<Watcher, Refusal> {
 }
 
 async fn tell_all(of: Followed, mut watcher: Watcher, tell: &mpsc::Sender<Vec<News>>) {
-    let mut seen = HashSet::new();
+    let mut seen = Seen::default();
     while let Some(items) = watcher.next().await {
         let news: Vec<News> = items.into_iter().filter_map(|item| read(&of, item, &mut seen)).collect();
         if !news.is_empty() && tell.send(news).await.is_err() {
@@ -112,19 +114,28 @@ async fn tell_all(of: Followed, mut watcher: Watcher, tell: &mpsc::Sender<Vec<Ne
     }
 }
 
-fn read(of: &Followed, item: Item, seen: &mut HashSet<Uid>) -> Option<News> {
+/// What was told since the watch began.
+#[derive(Default)]
+struct Seen {
+    uids: HashSet<Uid>,
+    leaving: HashSet<Arc<str>>,
+}
+
+fn read(of: &Followed, item: Item, seen: &mut Seen) -> Option<News> {
     match item {
         Item::Initial(entry) => {
             if !concerns(&of.place, &entry) {
                 return None;
             }
             let sighting = Sighting::of(&of.place, &entry)?;
-            seen.insert(sighting.uid.clone());
+            seen.uids.insert(sighting.uid.clone());
+            seen.leaving.extend(sighting.leaving.map(|_| sighting.spot.key.clone()));
             Some(News::Saw(sighting))
         }
         Item::Line(line) => changed(&of.place, &line),
         Item::Bookmark { mark: Mark::InitialEventsEnd, .. } => {
-            Some(News::Relisted { of: of.clone(), seen: std::mem::take(seen) })
+            let Seen { uids, leaving } = std::mem::take(seen);
+            Some(News::Relisted { of: of.clone(), seen: uids, leaving })
         }
         // After the last one all objects are told again.
         Item::Bookmark { mark: Mark::Progress, .. } | Item::Expired => None,

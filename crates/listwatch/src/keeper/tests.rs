@@ -13,7 +13,7 @@ use crate::write_rules::Endpoint;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-const QUICK: Times =
+pub(super) const QUICK: Times =
     Times { pace: Pace { renew: 20, stop: 800, take_over: 1_000, lease_s: 1 }, settle_ms: 50, sweep_ms: 100 };
 
 /// A door without its HTTP half.
