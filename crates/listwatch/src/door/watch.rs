@@ -136,16 +136,32 @@ impl Told {
     }
 
     fn take(&mut self) -> Vec<Bytes> {
-        let (mut frames, mut bytes) = (Vec::new(), 0);
-        while bytes < BATCH_BYTES {
-            let Some(item) = self.waiting.next() else { break };
-            if let Some(frame) = self.form.frame(&item).filter(|frame| !frame.is_empty()) {
+        let (mut frames, is_whole) = frames(&mut self.form, &mut self.waiting);
+        if !is_whole {
+            frames.push(self.form.unencodable());
+            self.waiting = Vec::new().into_iter();
+            self.source = Source::Failed(None);
+        }
+        frames
+    }
+}
+
+/// About as much as is told at a time, and whether each item has a frame. Who is not told of one must not be
+/// told of the next.
+fn frames(form: &mut WatchForm, items: &mut impl Iterator<Item = Item>) -> (Vec<Bytes>, bool) {
+    let (mut frames, mut bytes) = (Vec::new(), 0);
+    while bytes < BATCH_BYTES {
+        let Some(item) = items.next() else { break };
+        match form.frame(&item) {
+            None => {}
+            Some(frame) if frame.is_empty() => return (frames, false),
+            Some(frame) => {
                 bytes += frame.len();
                 frames.push(frame);
             }
         }
-        frames
     }
+    (frames, true)
 }
 
 /// One of the watches that are open.
@@ -161,5 +177,37 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cacher::frame::Mark;
+    use crate::door::watch_form::FormNumbers;
+    use crate::metadata_form::MetaVersion;
+    use crate::negotiation::Shape;
+    use crate::registry::Registry;
+    use crate::table::IncludeObject;
+
+    #[test]
+    fn what_has_no_form_ends_the_watch_and_is_not_passed_over() {
+        let registry = Registry::built_in();
+        let kind = registry.by_resource("", "v1", "configmaps").expect("built in");
+        let watch = |version| {
+            let accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+            let mut form = show::form(kind, Answer::Watch, accept).expect("it is offered");
+            form.shape = Shape::PartialMetadata(version);
+            WatchForm::new(&FormNumbers::default(), kind, form, IncludeObject::default())
+        };
+        let marks = || (5..8).map(|revision| Item::Bookmark { revision, mark: Mark::Progress });
+        let (told, is_whole) = frames(&mut watch(MetaVersion::V1), &mut marks());
+        assert_eq!((told.len(), is_whole), (3, true));
+        // Which nobody is offered.
+        let mut broken = watch(MetaVersion::V1Beta1);
+        let (told, is_whole) = frames(&mut broken, &mut marks());
+        assert_eq!((told.len(), is_whole), (0, false));
+        let last = broken.unencodable();
+        assert!(last.windows(5).any(|part| part == b"ERROR"), "{last:?}");
     }
 }
