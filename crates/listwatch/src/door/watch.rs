@@ -3,7 +3,7 @@
 
 use super::answer::{self, Body};
 use super::request::Asked;
-use super::starting::Starting;
+use super::untaken::Untaken;
 use super::watch_form::WatchForm;
 use super::{selection, show};
 use crate::feed::{Item, Watcher};
@@ -16,7 +16,7 @@ use futures::stream;
 use http::{Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use tokio::sync::watch::Receiver;
 
@@ -26,41 +26,19 @@ const BATCH_BYTES: usize = 64 << 10;
 pub async fn answer(asked: &Asked) -> Result<Response<Body>, Refusal> {
     let told = Told::begin(asked).await?;
     let content_type = told.form.content_type();
-    let held = if told.is_starting {
-        Holding::Starting(Starting::new(told, asked.door.starting_stall))
-    } else {
-        Holding::Own(Box::new(told))
-    };
-    let chunks = stream::unfold(held, async |held| {
-        let (frames, held) = held.next().await?;
+    let (starting_stall, stall) = (asked.door.starting_stall, asked.door.stall);
+    let patience = move |told: &Told| if told.is_starting { starting_stall } else { stall };
+    let patient = patience(&told);
+    let chunks = stream::unfold(Untaken::new(Box::new(told), patient), move |held| async move {
+        // One that was given up has ended, and goes on as any other.
+        let mut told = held.take()?;
+        let frames = told.next().await?;
+        let patient = patience(&told);
+        held.put_back(told, patient);
         let chunk = if let [one] = frames.as_slice() { one.clone() } else { Bytes::from(frames.concat()) };
-        Some((Ok::<_, Infallible>(Frame::data(chunk)), held))
+        Some((Ok::<_, io::Error>(Frame::data(chunk)), held))
     });
     Ok(answer::new(StatusCode::OK, content_type, StreamBody::new(chunks).boxed_unsync()))
-}
-
-/// A watch between two questions for more.
-enum Holding {
-    Starting(Arc<Starting<Told>>),
-    Own(Box<Told>),
-}
-
-impl Holding {
-    async fn next(self) -> Option<(Vec<Bytes>, Holding)> {
-        match self {
-            Holding::Own(mut told) => Some((told.next().await?, Holding::Own(told))),
-            Holding::Starting(starting) => {
-                let mut told = starting.take()?;
-                let frames = told.next().await?;
-                if told.is_starting {
-                    starting.put_back(told);
-                    return Some((frames, Holding::Starting(starting)));
-                }
-                starting.end();
-                Some((frames, Holding::Own(Box::new(told))))
-            }
-        }
-    }
 }
 
 /// What one watch is told, in its form.
