@@ -2,7 +2,8 @@
 //!
 //! Both doors count the same revisions, so the changes that the etcd door tells say exactly which
 //! events an informer with a selector is owed after its list: which type, which object, in which
-//! order. An informer that was moved to another member is judged as if it had never moved.
+//! order. An informer that was moved to another member is judged as if it had never moved, but that it may
+//! be told a revision of several objects again, from its first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -186,7 +187,8 @@ impl Truth {
 /// What is wrong with what one informer was told. `expired_below`: revisions that may be refused.
 pub fn check(record: &Record, truth: &Truth, expired_below: u64) -> Vec<String> {
     let owed = truth.owed(&record.selector, 0);
-    let mut reading = Reading { record, truth, owed: &owed, next: 0, position: None, state: State::New };
+    let mut reading =
+        Reading { record, truth, owed: &owed, next: 0, position: None, again: None, state: State::New };
     let mut findings = Vec::new();
     let mut told = BTreeSet::new();
     for note in &record.notes {
@@ -223,6 +225,8 @@ struct Reading<'a> {
     next: usize,
     /// What the informer would resume from.
     position: Option<u64>,
+    /// The revision of several objects that may come again now.
+    again: Option<u64>,
     state: State,
 }
 
@@ -254,7 +258,14 @@ impl Reading<'_> {
         self.next = self.owed.partition_point(|owed| owed.rv <= rv);
         self.position = Some(rv);
         self.state = State::Level;
+        self.again = self.of_several(rv);
         findings
+    }
+
+    /// The revision, if several objects are told of with it.
+    fn of_several(&self, rv: u64) -> Option<u64> {
+        let first = self.owed.partition_point(|owed| owed.rv < rv);
+        self.owed.get(first + 1).filter(|second| second.rv == rv).map(|second| second.rv)
     }
 
     fn told(&mut self, told: &Told, seen: &mut BTreeSet<(u64, String)>) -> Vec<String> {
@@ -272,6 +283,11 @@ impl Reading<'_> {
         }
         if owed.print != told.print {
             findings.push(format!("wrong object: {} is {}, not {}", short(told), told.print, owed.print));
+        }
+        let may_repeat = self.again.take() == Some(told.rv);
+        if may_repeat && place == first && place < self.next {
+            self.next = place + 1;
+            return findings;
         }
         if place < self.next {
             let what = if again { "repeated" } else { "reordered" };
@@ -299,7 +315,8 @@ impl Reading<'_> {
         findings
     }
 
-    fn resumed(&self, after: u64) -> Vec<String> {
+    fn resumed(&mut self, after: u64) -> Vec<String> {
+        self.again = self.of_several(after);
         if self.position == Some(after) {
             return Vec::new();
         }
@@ -404,6 +421,33 @@ mod tests {
         let mut notes = good();
         notes.swap(6, 7);
         only(notes, "reordered");
+    }
+
+    #[test]
+    fn a_revision_of_several_objects_may_come_again_after_a_resume_and_only_whole() {
+        let truth = Truth::new(vec![
+            change(2, "a", Some(object(1, "red"))),
+            change(3, "a", Some(object(2, "red"))),
+            change(3, "b", Some(object(3, "red"))),
+            change(3, "c", Some(object(4, "red"))),
+            change(4, "a", None),
+        ]);
+        let told: Vec<Note> = truth.owed(&None, 0).into_iter().map(Note::Told).collect();
+        let list = Note::Listed { rv: 1, objects: BTreeMap::new() };
+        let resumed = |after| Note::Resumed { after };
+        let found = |parts: &[&[Note]]| {
+            let notes = [&[list.clone()][..], &parts.concat()].concat();
+            check(&Record { name: "i".to_owned(), selector: None, notes }, &truth, 0)
+        };
+        let none = Vec::<String>::new();
+        assert_eq!(found(&[&told[..2], &[resumed(3)], &told[1..]]), none);
+        assert_eq!(found(&[&told[..4], &[resumed(3)], &told[1..]]), none);
+        assert_eq!(found(&[&told[..4], &[resumed(3)], &told[4..]]), none);
+        assert!(found(&[&told[..4], &told[1..]])[0].contains("repeated"), "without a resume");
+        assert!(found(&[&told[..4], &[resumed(3)], &told[2..]])[0].contains("repeated"), "half of it");
+        assert!(found(&[&told[..2], &[resumed(3)], &told[4..]])[0].contains("lost"));
+        assert!(found(&[&told[..4], &[resumed(3)], &told[1..2], &told[4..]])[0].contains("lost"));
+        assert!(found(&[&told[..1], &[resumed(2)], &told[..]])[0].contains("repeated"), "one object");
     }
 
     #[test]

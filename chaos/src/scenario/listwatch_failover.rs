@@ -214,7 +214,7 @@ async fn judge(
     // Once time is up, what is missing is for the checker to say.
     let late = reached.await.err();
     tokio::time::sleep(LISTEN_ON).await;
-    let resumes = informers.iter().map(Informer::resumes).sum();
+    let resumes: u64 = informers.iter().map(Informer::resumes).sum();
     let (mut findings, mut told, mut bookmarks) = (Vec::new(), 0, 0);
     for informer in informers {
         let record = informer.finish().await?;
@@ -227,6 +227,9 @@ async fn judge(
     late.map_or(Ok(()), Err)?;
     if told == 0 || bookmarks == 0 {
         return Err(Failure::harness(format!("{told} events and {bookmarks} bookmarks prove too little")));
+    }
+    if resumes == 0 {
+        return Err(Failure::harness("nobody ever resumed".to_owned()));
     }
     Ok(Report { kills, answered: 0, unknown: 0, resumes, told, bookmarks, level_in_max })
 }

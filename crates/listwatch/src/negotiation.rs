@@ -204,6 +204,14 @@ impl Offer<'_> {
         if self.answer == Answer::Watch && media == Media::Yaml {
             return false;
         }
+        // The tables have no other version of it.
+        let is_beta = matches!(
+            shape,
+            Shape::PartialMetadata(MetaVersion::V1Beta1) | Shape::PartialMetadataList(MetaVersion::V1Beta1)
+        );
+        if is_beta && media == Media::Protobuf {
+            return false;
+        }
         match (self.answer, shape) {
             (_, Shape::Whole)
             | (Answer::One | Answer::Watch, Shape::PartialMetadata(_))
@@ -382,6 +390,15 @@ mod tests {
         check(PROTOBUF, custom(Answer::One), "406");
         let metadata = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
         check(&metadata, custom(Answer::Watch), "Protobuf PartialMetadata(V1)");
+        let beta = "as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1";
+        check(&format!("{PROTOBUF};{beta}"), built_in(Answer::Watch), "406");
+        let either = format!("{PROTOBUF};{beta},application/json;{beta}");
+        check(&either, built_in(Answer::Watch), "Json PartialMetadata(V1Beta1)");
+        check(
+            &either.replace("Metadata;", "MetadataList;"),
+            custom(Answer::List),
+            "Json PartialMetadataList(V1Beta1)",
+        );
         check(
             &format!("{PROTOBUF};as=Table;g=meta.k8s.io;v=v1,{TABLE}"),
             built_in(Answer::List),

@@ -122,6 +122,14 @@ pub fn other_history() -> Value {
     error_event(&Refusal::expired("the store was restored or replaced: list again"))
 }
 
+/// The last event of a watch of which something has no form that the client asked for.
+pub fn unencodable() -> Value {
+    error_event(&Refusal::new(
+        Reason::InternalError,
+        "an event cannot be told in the form that was asked for",
+    ))
+}
+
 fn error_event(refusal: &Refusal) -> Value {
     json!({ "type": "ERROR", "object": refusal.to_status() })
 }

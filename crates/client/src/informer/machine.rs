@@ -6,9 +6,10 @@
 //! Always true:
 //! * Only whole lists are shown. Pages are held here until the last one has come, so the cache never
 //!   looks half empty, and whatever happens in the middle of a list starts it again.
-//! * A change is shown only if it is above everything shown before. A mark that is not is old news.
-//!   Events that are not mean that the source repeated itself or went back in time: nothing it said
-//!   can be trusted, and the range is listed again.
+//! * A change is shown only if it is not below anything shown before. A source may tell the newest
+//!   revision in pieces, or all of it again: the cache knows which of it is new. A mark that is not
+//!   above is old news. Events below mean that the source went back in time: nothing it said can be
+//!   trusted, and the range is listed again.
 //! * A watch that fails without losing history goes on after what was shown. Only compaction (or a
 //!   source that broke its word) costs a list.
 
@@ -177,8 +178,13 @@ impl Machine {
             self.compactions = 0;
             return Step { show: Some(Show::Apply(changes)), next: Next::Listen };
         }
-        let next = if changes.events.is_empty() { Next::Listen } else { self.list_later(now, chance) };
-        Step { show: None, next }
+        if changes.events.is_empty() {
+            return Step { show: None, next: Next::Listen };
+        }
+        if changes.revision == *shown {
+            return Step { show: Some(Show::Apply(changes)), next: Next::Listen };
+        }
+        Step { show: None, next: self.list_later(now, chance) }
     }
 
     fn list_failed(&mut self, loss: Loss, now: Instant, chance: f64) -> Next {

@@ -135,14 +135,25 @@ fn a_mark_moves_the_revision_and_an_old_mark_nothing() {
 }
 
 #[test]
-fn events_that_were_already_shown_mean_a_fresh_list() {
-    for repeated in [7, 3] {
-        check(vec![
-            (page(7, &["a"], false), "replace@7=1 watch@8"),
-            (change(repeated, &["a"]), "wait 800ms"),
-            (Input::Waited, "list@newest/2"),
-        ]);
-    }
+fn events_from_before_what_was_shown_mean_a_fresh_list() {
+    check(vec![
+        (page(7, &["a"], false), "replace@7=1 watch@8"),
+        (change(6, &["a"]), "wait 800ms"),
+        (Input::Waited, "list@newest/2"),
+    ]);
+}
+
+#[test]
+fn the_newest_revision_may_come_again_or_in_pieces_but_is_no_progress() {
+    check(vec![
+        (page(7, &["a"], false), "replace@7=1 watch@8"),
+        (change(7, &["a", "b"]), "apply@7=2 listen"),
+        (Input::WatchFailed(Loss::Ended), "wait 800ms"),
+        (Input::Waited, "watch@8"),
+        (change(9, &["a"]), "apply@9=1 listen"),
+        (change(9, &["b"]), "apply@9=1 listen"),
+        (Input::WatchFailed(Loss::Ended), "watch@10"),
+    ]);
 }
 
 #[test]

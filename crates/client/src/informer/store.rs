@@ -265,12 +265,16 @@ impl<T> Writer<T> {
         deltas
     }
 
-    /// Brings the cache to the revision of `changes`.
+    /// Brings the cache to the revision of `changes`. If that is where it is, what it has already is
+    /// passed over.
     pub(crate) fn apply(&mut self, changes: &Changes) -> Vec<Delta<T>> {
+        let again = self.next.revision == Some(changes.revision);
         let mut deltas = Vec::with_capacity(changes.events.len());
         for event in &changes.events {
             match &event.kind {
                 EventKind::Put(kv) => deltas.extend(self.put(kv)),
+                // Of the object that was here before the one that this revision brought.
+                EventKind::Delete { key, modified } if again && self.modified(key) == Some(*modified) => {}
                 EventKind::Delete { key, .. } => {
                     deltas.extend(self.forget(key).map(|last| Delta::Deleted { last, unseen: false }));
                 }
@@ -278,6 +282,12 @@ impl<T> Writer<T> {
         }
         self.next.revision = Some(changes.revision);
         deltas
+    }
+
+    /// The write that what is known of the key comes from.
+    fn modified(&self, key: &Bytes) -> Option<Revision> {
+        let known = self.next.objects.get(key).map(|entry| entry.object.modified);
+        known.or_else(|| self.next.rejected.get(key).map(|refusal| refusal.rejected.modified))
     }
 
     /// Shows readers everything done so far, at once.

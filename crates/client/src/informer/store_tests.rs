@@ -168,6 +168,30 @@ fn a_key_deleted_and_put_in_one_revision_ends_as_put() {
 }
 
 #[test]
+fn a_revision_that_comes_again_tells_only_what_was_missing() {
+    let whole = || {
+        vec![
+            put("a", "2", 6),
+            delete("b", 6),
+            delete("c", 6),
+            put("c", "3", 6),
+            put("d", "?", 6),
+            put("e", "4", 6),
+        ]
+    };
+    let first = [kv("a", "1", 2), kv("b", "1", 2), kv("c", "1", 2), kv("d", "1", 2)];
+    let told_all =
+        ["Updated(a@6)", "Deleted(b@2)", "Deleted(c@2)", "Added(c@6)", "Undecodable(d@2)", "Added(e@6)"];
+    for cut in 0..=whole().len() {
+        let mut writer = numbers();
+        writer.replace(Revision::new(5), &first);
+        let mut all = told(&writer.apply(&changes(6, whole()[..cut].to_vec())));
+        all.extend(told(&writer.apply(&changes(6, whole()))));
+        assert_eq!(all, told_all, "cut after {cut}");
+    }
+}
+
+#[test]
 fn an_update_of_a_hundred_thousand_objects_under_readers_copies_little() {
     let many: Vec<KeyValue> = (0..100_000).map(|n| kv(&format!("key/{n:06}"), "1", 2)).collect();
     let mut writer = numbers();

@@ -2,8 +2,9 @@
 //!
 //! The shell around it opens watches and reads them, and reports what happens as an [`Input`]; the answer
 //! says what to do next. Always true: whatever is opened is opened after the last resourceVersion that was
-//! told, so nothing is told twice and nothing is left out; and only a member that says that this version
-//! is gone ends it for good.
+//! told, so nothing is left out, and nothing is told twice but what has this very version: a member tells
+//! that again if it is of several objects. Only a member that says that this version is gone ends it for
+//! good.
 
 use std::time::{Duration, Instant};
 

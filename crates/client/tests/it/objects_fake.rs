@@ -91,6 +91,26 @@ async fn a_version_that_is_gone_is_followed_by_a_list_and_a_bookmark_moves_on() 
 }
 
 #[tokio::test]
+async fn a_revision_that_is_told_again_costs_no_list_and_is_told_once() {
+    let (address, seen) = fake(&[
+        r#"200 OK|{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a","namespace":"n","resourceVersion":"5"}}]}"#,
+        r#"200 OK|{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"n","resourceVersion":"5"}}}
+{"type":"DELETED","object":{"metadata":{"name":"z","namespace":"n","resourceVersion":"5"}}}
+{"type":"ADDED","object":{"metadata":{"name":"b","namespace":"n","resourceVersion":"6"}}}
+"#,
+        r#"200 OK|{"type":"ADDED","object":{"metadata":{"name":"b","namespace":"n","resourceVersion":"6"}}}
+{"type":"ADDED","object":{"metadata":{"name":"c","namespace":"n","resourceVersion":"6"}}}
+"#,
+        "503 Service Unavailable|{}",
+    ])
+    .await;
+    let informer = start(&Door::new([address]).expect("a door"));
+    wait_until("it has all of it", || informer.store().len() == 3).await;
+    assert_eq!(informer.status().relists(), 0);
+    assert_eq!(lines(&seen)[..3], ["list limit=2", "watch 5", "watch 6"]);
+}
+
+#[tokio::test]
 async fn a_list_whose_token_has_expired_starts_again() {
     let (address, seen) = fake(&[
         r#"200 OK|{"metadata":{"resourceVersion":"5","continue":"t1"},"items":[{"metadata":{"name":"a","resourceVersion":"3"}}]}"#,

@@ -12,9 +12,14 @@
 //! one) refuses a quiet resource's watchers for nothing. A revision is kept or dropped whole, and
 //! replayed whole, so that one number is a place in the ring.
 //!
+//! For a client it is not: all lines of a revision carry its number, and a connection may break between two
+//! of them. So who comes back with the number of a revision that has several lines for it is told that
+//! revision again.
+//!
 //! The ring grows while it cannot hold its window of time, and shrinks when it holds far more.
 
 use super::event::Event;
+use super::filter::Filter;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -186,6 +191,15 @@ impl Ring {
         Ok(Replay { events, through, is_level })
     }
 
+    /// The place of a client that names revision `after` as the last that it was told of: before it, if
+    /// perhaps not all of it was told. Below the floor nobody has a place.
+    pub fn resume(&self, after: u64, filter: &Filter) -> u64 {
+        let first = self.events.partition_point(|event| event.revision() < after);
+        let of_it = self.events.range(first..).take_while(|event| event.revision() == after);
+        let lines = of_it.flat_map(|event| event.told(filter)).take(2).count();
+        if lines == 2 && self.floor < after { after - 1 } else { after }
+    }
+
     /// Moves `end` back to where a revision begins, or forward if there is but one.
     fn whole_revisions(&self, first: usize, end: usize) -> usize {
         let revision = |at: usize| self.events.get(at).map(|event| event.revision());
@@ -228,6 +242,29 @@ mod tests {
         }
         let future = ring.replay(30).expect("the future is silent");
         assert_eq!((future.events.len(), future.through), (0, 30));
+    }
+
+    #[test]
+    fn who_names_a_revision_of_several_lines_is_told_it_again() {
+        use crate::cacher::entry::tests::pod_with_uid;
+        use crate::cacher::filter::Scope;
+        let put = |key: &str, revision| Event::put(None, pod(key, "", "", revision), 0, &Arc::default());
+        let mut ring = Ring::new(RingLimits::default(), 1);
+        for event in [put("a/1", 3), put("a/1", 5), put("a/2", 5), put("b/1", 5), put("a/1", 7)] {
+            ring.push(event);
+        }
+        let uid = |uid: &str, revision| pod_with_uid("c/1", uid, "", "", revision);
+        ring.push(Event::put(Some(uid("one", 2)), uid("other", 8), 0, &Arc::default()));
+        let (all, a, b) = (Filter::default(), Scope::namespace("a"), Scope::namespace("b"));
+        for (after, expected) in [(1, 1), (3, 3), (4, 4), (5, 4), (6, 6), (7, 7), (8, 7), (9, 9)] {
+            assert_eq!(ring.resume(after, &all), expected, "after {after}");
+        }
+        assert_eq!(ring.resume(5, &Filter::new(a, Vec::new())), 4);
+        assert_eq!(ring.resume(5, &Filter::new(b, Vec::new())), 5, "it was told of one line");
+        // Half of a revision that is larger than the ring.
+        let mut small = Ring::new(RingLimits { bytes_max: 2_000, ..RingLimits::default() }, 1);
+        (0..50).for_each(|number| small.push(put(&format!("a/{number}"), 5)));
+        assert_eq!((small.floor(), small.resume(5, &all)), (5, 5));
     }
 
     #[test]

@@ -12,15 +12,17 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use serde_json::Value;
 use std::convert::Infallible;
+use std::io;
 
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+/// An error cuts the answer off, so that nobody takes it for whole.
+pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// More would only fill the header.
 const WARNINGS_MAX: usize = 32;
 const WARNING_BYTES_MAX: usize = 512;
 
 pub fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).boxed_unsync()
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// A text header, empty if there is none or it is no text.
@@ -112,7 +114,7 @@ pub fn without_body(mut response: Response<Body>) -> Response<Body> {
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
-    *response.body_mut() = Empty::new().boxed_unsync();
+    *response.body_mut() = Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync();
     response
 }
 

@@ -28,8 +28,6 @@ const HEAD_BYTES_MAX: usize = 256 << 10;
 const STREAMS_MAX: u32 = 1_000;
 /// Of one of them, what is made before the client takes it.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// How long a client may take nothing. One that is parked could come back for as long; see `feed`.
-const STALL_MAX: Duration = Duration::from_secs(90);
 /// After a failure to accept, which is most often that there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -110,6 +108,7 @@ async fn serve<L: Incoming>(
     let mut ending = door.ending.clone();
     // A WebSocket that this becomes holds it on.
     let permit = Arc::new(permit);
+    let stall = door.stall;
     let has_asked = Arc::new(AtomicBool::new(false));
     let asked = has_asked.clone();
     let service = service_fn(move |request| {
@@ -118,7 +117,7 @@ async fn serve<L: Incoming>(
         async move { Ok::<_, Infallible>(request::answer(door, peer, held, request).await) }
     });
     let builder = builder();
-    let stream = TokioIo::new(Impatient::new(stream, STALL_MAX));
+    let stream = TokioIo::new(Impatient::new(stream, stall));
     let mut connection = pin!(builder.serve_connection_with_upgrades(stream, service));
     let mut first_request = pin!(tokio::time::sleep(FIRST_REQUEST_TIMEOUT));
     let (mut is_ending, mut is_watched) = (false, true);

@@ -26,11 +26,11 @@ pub async fn answer(asked: &Asked) -> Result<Response<Body>, Refusal> {
     let indent = form.indents(asked.look.pretty);
     let list_form = ListForm::new(&asked.kind, &form, include);
     let writer = ListWriter::new(list_form, form.media, indent, &metadata, listed.entries).await?;
-    Ok(answer::new(StatusCode::OK, form.content_type(), writer.into_body()))
+    Ok(answer::new(StatusCode::OK, form.content_type(), writer.into_body(asked.door.stall)))
 }
 
 /// `scope`: the namespace that the list is of, whose part of the keys its tokens leave out.
-fn metadata(listed: &Listed, scope: Option<&str>, may_count: bool) -> Value {
+pub(super) fn metadata(listed: &Listed, scope: Option<&str>, may_count: bool) -> Value {
     let next = listed.next.as_deref().map(|next| {
         let last = next.strip_suffix('\0').unwrap_or(next);
         let inside = scope.and_then(|scope| last.strip_prefix(scope)?.strip_prefix('/'));

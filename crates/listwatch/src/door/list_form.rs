@@ -6,6 +6,7 @@
 
 use super::answer::{self, Body};
 use super::show;
+use super::untaken::Untaken;
 use crate::cacher::entry::Entry;
 use crate::metadata_form;
 use crate::negotiation::{Form, Media, Shape};
@@ -19,8 +20,9 @@ use futures::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Map, Value, json};
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// About what is written at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -207,19 +209,27 @@ impl ListWriter {
         self.is_done = true;
     }
 
-    /// A list that fits into one chunk goes out with its length.
-    pub fn into_body(mut self) -> Body {
+    /// A list that fits into one chunk goes out with its length. One of which nothing is taken for `patience`
+    /// is cut off.
+    pub fn into_body(mut self, patience: Duration) -> Body {
         let Some(first) = self.chunk() else { return answer::full("") };
         if self.is_done {
             return answer::full(first);
         }
-        let rest = stream::unfold(self, async |mut writer| {
+        let rest = stream::unfold(Some(Untaken::new(self, patience)), move |rest| async move {
+            let rest = rest?;
             // However quickly it is read: others run too.
             tokio::task::yield_now().await;
-            writer.chunk().map(|chunk| (chunk, writer))
+            let Some(mut writer) = rest.take() else {
+                let why = "nothing of the list was taken for too long";
+                return Some((Err(io::Error::new(io::ErrorKind::TimedOut, why)), None));
+            };
+            let chunk = writer.chunk()?;
+            rest.put_back(writer, patience);
+            Some((Ok(chunk), Some(rest)))
         });
-        let chunks = futures::StreamExt::chain(stream::iter([first]), rest);
-        let frames = futures::StreamExt::map(chunks, |chunk| Ok::<_, Infallible>(Frame::data(chunk)));
+        let chunks = futures::StreamExt::chain(stream::iter([Ok(first)]), rest);
+        let frames = futures::StreamExt::map(chunks, |chunk| chunk.map(Frame::data));
         StreamBody::new(frames).boxed_unsync()
     }
 }
@@ -372,6 +382,28 @@ mod tests {
             writer.chunk();
             assert!(1_000 < writer.entries.len() && writer.entries.len() < 3_000, "{media:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_which_nothing_is_taken_for_long_is_cut_off_and_does_not_end() {
+        let body = async || {
+            let writer =
+                ListWriter::new(form(Shape::Whole, true), Media::Json, false, &json!({}), entries(3_000))
+                    .await;
+            writer.expect("it has this form").into_body(Duration::from_secs(90))
+        };
+        let (mut slow, mut bytes) = (body().await, Vec::new());
+        while let Some(frame) = slow.frame().await {
+            bytes.extend(frame.expect("it is taken in time").into_data().expect("data"));
+            tokio::time::sleep(Duration::from_secs(80)).await;
+        }
+        let whole: Value = serde_json::from_slice(&bytes).expect("JSON");
+        assert_eq!(whole["items"].as_array().map(Vec::len), Some(3_000));
+        let mut stalled = body().await;
+        assert!(stalled.frame().await.is_some_and(|frame| frame.is_ok()));
+        tokio::time::sleep(Duration::from_secs(181)).await;
+        let error = stalled.frame().await.expect("no end").expect_err("cut off");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]

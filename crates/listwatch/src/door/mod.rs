@@ -36,7 +36,7 @@ mod route;
 mod selection;
 mod show;
 mod stall;
-mod starting;
+mod untaken;
 mod watch;
 mod watch_form;
 mod websocket;
@@ -89,6 +89,9 @@ pub struct DoorConfig {
     pub connections: usize,
     /// How long a revision can be resumed from memory.
     pub window_ms: u64,
+    /// How long a client may take nothing of a connection, of a list or of a watch. One that is parked could
+    /// come back for as long; see `feed`.
+    pub stall: Duration,
     /// How long a client may take nothing of the objects that its watch begins with.
     pub starting_stall: Duration,
     pub access: Access,
@@ -102,6 +105,7 @@ impl Default for DoorConfig {
             waiting_per_user: 200,
             connections: 32_768,
             window_ms: crate::cacher::ring::WINDOW_MS_MIN,
+            stall: Duration::from_secs(90),
             starting_stall: Duration::from_secs(30),
             access: Access::default(),
         }
@@ -142,6 +146,7 @@ struct Door {
     kept: pages::Kept,
     forms: watch_form::FormNumbers,
     watches: Arc<AtomicUsize>,
+    stall: Duration,
     starting_stall: Duration,
     connections: Arc<Semaphore>,
     connections_max: usize,
@@ -199,6 +204,7 @@ pub async fn serve<L: Incoming>(
         kept: pages::Kept::default(),
         forms: watch_form::FormNumbers::default(),
         watches: Arc::default(),
+        stall: config.stall,
         starting_stall: config.starting_stall,
         connections: Arc::new(Semaphore::new(connections_max)),
         connections_max,

@@ -7,7 +7,7 @@ use super::gate::Seat;
 use super::limits::Flow;
 use super::{Alive, Door, body, get, list, origin, pages, review, route, watch, websocket, write};
 use crate::query::{Query, REQUEST_TIMEOUT_MAX};
-use crate::registry::Kind;
+use crate::registry::{Kind, Registry};
 use crate::request_path::{ObjectTarget, Page, Target, Verb, parse};
 use crate::selector::FieldSelector;
 use crate::status::{Reason, Refusal};
@@ -184,7 +184,7 @@ async fn received(door: &Door, flow: &Flow, body: Incoming) -> Result<Option<(By
 
 fn permit(door: &Door, target: &ObjectTarget, user: &User, query: &Query) -> Result<(), Refusal> {
     let verb = target.verb.to_string();
-    let selected = selected_name(target, query);
+    let selected = selected_name(&door.storage.kinds().now(), target, query);
     let act = Act::on_objects(&verb, target, selected.as_deref().unwrap_or_default());
     authz::check(door.authorizer.as_ref(), user, &act)
 }
@@ -245,10 +245,15 @@ async fn objects(
     }
 }
 
-/// The one object that the request is about, if it says so.
-fn selected_name(target: &ObjectTarget, query: &Query) -> Option<String> {
+/// The one object that the request is about, if it says so. A name that is selected in all namespaces is as
+/// many objects as have it, and of a kind that is not known yet nobody can tell.
+fn selected_name(kinds: &Registry, target: &ObjectTarget, query: &Query) -> Option<String> {
     if target.name.is_some() {
         return target.name.clone();
+    }
+    let kind = kinds.by_resource(&target.group, &target.version, &target.resource);
+    if target.namespace.is_none() && kind.is_none_or(|kind| kind.is_namespaced()) {
+        return None;
     }
     let fields = FieldSelector::parse(query.text("fieldSelector")).ok()?;
     fields.only_name().map(str::to_owned)
@@ -276,5 +281,34 @@ impl Asked {
 
     pub fn place(&self) -> crate::storage::Place<'_> {
         crate::storage::Place { kind: &self.kind, namespace: self.namespace(), name: self.name() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_object_only_in_a_namespace_or_where_there_are_none() {
+        let kinds = Registry::built_in();
+        for (path, name) in [
+            ("/api/v1/namespaces/a/secrets", Some("x")),
+            ("/api/v1/secrets", None),
+            ("/api/v1/nodes", Some("x")),
+            ("/api/v1/namespaces", Some("x")),
+            ("/apis/stable.example.com/v1/crontabs", None),
+            ("/apis/stable.example.com/v1/namespaces/a/crontabs", Some("x")),
+        ] {
+            for (query, name) in [("fieldSelector=metadata.name%3Dx", name), ("", None)] {
+                let query = Query::parse(query).expect("readable");
+                let Ok(Target::Objects(target)) = parse("GET", path, &query) else { panic!("{path}") };
+                assert_eq!(selected_name(&kinds, &target, &query).as_deref(), name, "{path}");
+            }
+        }
+        let query = Query::default();
+        let Ok(Target::Objects(target)) = parse("GET", "/api/v1/namespaces/a/pods/y", &query) else {
+            panic!("a path")
+        };
+        assert_eq!(selected_name(&kinds, &target, &query).as_deref(), Some("y"));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::answer::{self, Body};
 use super::request::Asked;
-use super::starting::Starting;
+use super::untaken::Untaken;
 use super::watch_form::WatchForm;
 use super::{selection, show};
 use crate::feed::{Item, Watcher};
@@ -16,7 +16,7 @@ use futures::stream;
 use http::{Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use tokio::sync::watch::Receiver;
 
@@ -26,41 +26,19 @@ const BATCH_BYTES: usize = 64 << 10;
 pub async fn answer(asked: &Asked) -> Result<Response<Body>, Refusal> {
     let told = Told::begin(asked).await?;
     let content_type = told.form.content_type();
-    let held = if told.is_starting {
-        Holding::Starting(Starting::new(told, asked.door.starting_stall))
-    } else {
-        Holding::Own(Box::new(told))
-    };
-    let chunks = stream::unfold(held, async |held| {
-        let (frames, held) = held.next().await?;
+    let (starting_stall, stall) = (asked.door.starting_stall, asked.door.stall);
+    let patience = move |told: &Told| if told.is_starting { starting_stall } else { stall };
+    let patient = patience(&told);
+    let chunks = stream::unfold(Untaken::new(Box::new(told), patient), move |held| async move {
+        // One that was given up has ended, and goes on as any other.
+        let mut told = held.take()?;
+        let frames = told.next().await?;
+        let patient = patience(&told);
+        held.put_back(told, patient);
         let chunk = if let [one] = frames.as_slice() { one.clone() } else { Bytes::from(frames.concat()) };
-        Some((Ok::<_, Infallible>(Frame::data(chunk)), held))
+        Some((Ok::<_, io::Error>(Frame::data(chunk)), held))
     });
     Ok(answer::new(StatusCode::OK, content_type, StreamBody::new(chunks).boxed_unsync()))
-}
-
-/// A watch between two questions for more.
-enum Holding {
-    Starting(Arc<Starting<Told>>),
-    Own(Box<Told>),
-}
-
-impl Holding {
-    async fn next(self) -> Option<(Vec<Bytes>, Holding)> {
-        match self {
-            Holding::Own(mut told) => Some((told.next().await?, Holding::Own(told))),
-            Holding::Starting(starting) => {
-                let mut told = starting.take()?;
-                let frames = told.next().await?;
-                if told.is_starting {
-                    starting.put_back(told);
-                    return Some((frames, Holding::Starting(starting)));
-                }
-                starting.end();
-                Some((frames, Holding::Own(Box::new(told))))
-            }
-        }
-    }
 }
 
 /// What one watch is told, in its form.
@@ -136,16 +114,32 @@ impl Told {
     }
 
     fn take(&mut self) -> Vec<Bytes> {
-        let (mut frames, mut bytes) = (Vec::new(), 0);
-        while bytes < BATCH_BYTES {
-            let Some(item) = self.waiting.next() else { break };
-            if let Some(frame) = self.form.frame(&item).filter(|frame| !frame.is_empty()) {
+        let (mut frames, is_whole) = frames(&mut self.form, &mut self.waiting);
+        if !is_whole {
+            frames.push(self.form.unencodable());
+            self.waiting = Vec::new().into_iter();
+            self.source = Source::Failed(None);
+        }
+        frames
+    }
+}
+
+/// About as much as is told at a time, and whether each item has a frame. Who is not told of one must not be
+/// told of the next.
+fn frames(form: &mut WatchForm, items: &mut impl Iterator<Item = Item>) -> (Vec<Bytes>, bool) {
+    let (mut frames, mut bytes) = (Vec::new(), 0);
+    while bytes < BATCH_BYTES {
+        let Some(item) = items.next() else { break };
+        match form.frame(&item) {
+            None => {}
+            Some(frame) if frame.is_empty() => return (frames, false),
+            Some(frame) => {
                 bytes += frame.len();
                 frames.push(frame);
             }
         }
-        frames
     }
+    (frames, true)
 }
 
 /// One of the watches that are open.
@@ -161,5 +155,37 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cacher::frame::Mark;
+    use crate::door::watch_form::FormNumbers;
+    use crate::metadata_form::MetaVersion;
+    use crate::negotiation::Shape;
+    use crate::registry::Registry;
+    use crate::table::IncludeObject;
+
+    #[test]
+    fn what_has_no_form_ends_the_watch_and_is_not_passed_over() {
+        let registry = Registry::built_in();
+        let kind = registry.by_resource("", "v1", "configmaps").expect("built in");
+        let watch = |version| {
+            let accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+            let mut form = show::form(kind, Answer::Watch, accept).expect("it is offered");
+            form.shape = Shape::PartialMetadata(version);
+            WatchForm::new(&FormNumbers::default(), kind, form, IncludeObject::default())
+        };
+        let marks = || (5..8).map(|revision| Item::Bookmark { revision, mark: Mark::Progress });
+        let (told, is_whole) = frames(&mut watch(MetaVersion::V1), &mut marks());
+        assert_eq!((told.len(), is_whole), (3, true));
+        // Which nobody is offered.
+        let mut broken = watch(MetaVersion::V1Beta1);
+        let (told, is_whole) = frames(&mut broken, &mut marks());
+        assert_eq!((told.len(), is_whole), (0, false));
+        let last = broken.unencodable();
+        assert!(last.windows(5).any(|part| part == b"ERROR"), "{last:?}");
     }
 }

@@ -82,7 +82,8 @@ impl WatchForm {
         self.form.media != Media::Protobuf
     }
 
-    /// Nothing for what cannot be told in this form.
+    /// Nothing for what is not to be told, and no bytes for what has no such form: see
+    /// [`unencodable`](Self::unencodable).
     pub fn frame(&mut self, item: &Item) -> Option<Bytes> {
         match item {
             Item::Initial(entry) => Some(self.alone(&Told::initial(entry))),
@@ -103,6 +104,11 @@ impl WatchForm {
             Item::Bookmark { revision, mark } => self.bookmark(*revision, *mark),
             Item::Expired => Some(self.error(&watch_plan::other_history())),
         }
+    }
+
+    /// The last frame of a watch of which something cannot be told. What has no form itself is left out.
+    pub fn unencodable(&self) -> Bytes {
+        self.error(&watch_plan::unencodable())
     }
 
     /// The last frame of a watch that fails: an event with a Status, as `watch_plan` makes it.
@@ -183,7 +189,7 @@ impl WatchForm {
         }
         let mut out = Vec::new();
         self.write_event("BOOKMARK", &object, &mut out);
-        (!out.is_empty()).then(|| out.into())
+        Some(out.into())
     }
 }
 

@@ -3,8 +3,9 @@
 use super::answer::{self, Body, header};
 use super::body;
 use super::request::Asked;
-use super::{selection, show};
+use super::{list, selection, show};
 use crate::list_options::{ListOptions, only_name};
+use crate::list_plan::plan_list;
 use crate::negotiation::{self, Form, Media, PatchForm, Shape, patch_form};
 use crate::status::{Reason, Refusal};
 use crate::storage::{Answer, Part, Patch};
@@ -12,7 +13,7 @@ use crate::stored_form;
 use crate::write_options::{ApplyOptions, DeleteOptions, WriteOptions};
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub async fn create(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusal> {
     let options = WriteOptions::for_create(&asked.query)?;
@@ -62,13 +63,20 @@ pub async fn delete(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusa
 
 pub async fn delete_collection(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusal> {
     let form = show::form(&asked.kind, negotiation::Answer::List, &asked.look.accept)?;
-    let list = ListOptions::from_query(&asked.query)?;
+    let listing = ListOptions::from_query(&asked.query)?;
     let options = delete_options(asked, sent)?;
-    let name = only_name(None, &list.fields)?;
+    let name = only_name(None, &listing.fields)?;
     let namespace = asked.target.namespace.as_deref();
-    let filter = selection::filter(&asked.kind, namespace, name, &list.labels, &list.fields)?;
-    let answer = asked.door.storage.delete_collection(&asked.kind, &filter, &options).await?;
-    done(asked, &form, answer, Vec::new())
+    let filter = selection::filter(&asked.kind, namespace, name, &listing.labels, &listing.fields)?;
+    let plan = plan_list(&listing);
+    let gone = asked.door.storage.delete_collection(&asked.kind, &filter, &plan, &options).await?;
+    let scope = filter.scope().namespace.as_deref();
+    let object = json!({
+        "kind": asked.kind.list_kind, "apiVersion": asked.kind.api_version(),
+        "metadata": list::metadata(&gone.page, scope, listing.may_count_remaining()),
+        "items": gone.items,
+    });
+    done(asked, &form, Answer { object, warnings: Vec::new(), created: false }, Vec::new())
 }
 
 fn form(asked: &Asked) -> Result<Form, Refusal> {

@@ -104,7 +104,7 @@ impl Feed {
                 let entered = self.of_now(|hub, now_ms| {
                     let after = match place {
                         Place::Reached => hub.cache.revision(now_ms)?,
-                        Place::After(revision) => revision,
+                        Place::After(revision) => hub.cache.ring(now_ms)?.resume(revision, &filter),
                         // A cache that is filled later than that begins later.
                         Place::NotBefore(revision) => revision.max(hub.cache.ring(now_ms)?.floor()),
                     };

@@ -13,13 +13,14 @@ use crate::cacher::entry::Entry;
 use crate::cacher::filter::{Filter, Scope};
 use crate::list_plan::ReadAt;
 use crate::negotiation::PatchForm;
-use crate::registry::{Kind, Registry};
+use crate::registry::{Group, Kind, Registry};
 use crate::schema::FieldValidation;
 use crate::status::{Reason, Refusal};
 use crate::storage::{Part, Patch, Place, Storage};
 use crate::write_options::{DeleteOptions, Preconditions, Propagation, WriteOptions};
 use crate::write_rules::Endpoint;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Under which the keeper's changes are kept.
@@ -112,15 +113,38 @@ async fn find(storage: &Storage, kind: &Arc<Kind>, key: &str, at: ReadAt) -> Res
     }
 }
 
-/// That an owner is there is believed of the cache, since its end would be told; that it is not, is not.
+/// Two definitions that came at the same time may both have got the name of the kind: an owner is looked for
+/// wherever it can be.
 async fn owner_state(
     storage: &Storage,
     registry: &Registry,
     namespace: &str,
     owner: &Owner,
 ) -> Result<OwnerState, Refusal> {
-    let kind = registry.by_group_kind(&owner.group, &owner.kind).filter(|kind| kind.storage.is_some());
-    let Some(kind) = kind else { return Ok(OwnerState::Unknown) };
+    let mut places = HashSet::new();
+    let mut kinds: Vec<&Arc<Kind>> =
+        registry.group(&owner.group).into_iter().flat_map(Group::kinds).collect();
+    kinds.retain(|kind| {
+        *kind.kind == *owner.kind && kind.storage.as_ref().is_some_and(|at| places.insert(at))
+    });
+    let mut told = if kinds.is_empty() { OwnerState::Unknown } else { OwnerState::Absent };
+    for kind in kinds {
+        match state_as(storage, kind, namespace, owner).await? {
+            OwnerState::Absent => {}
+            OwnerState::Unknown => told = OwnerState::Unknown,
+            there @ (OwnerState::Alive | OwnerState::Waits) => return Ok(there),
+        }
+    }
+    Ok(told)
+}
+
+/// That an owner is there is believed of the cache, since its end would be told; that it is not, is not.
+async fn state_as(
+    storage: &Storage,
+    kind: &Arc<Kind>,
+    namespace: &str,
+    owner: &Owner,
+) -> Result<OwnerState, Refusal> {
     // An object of the whole cluster cannot say in which namespace its owner is.
     if kind.is_namespaced() && namespace.is_empty() {
         return Ok(OwnerState::Unknown);

@@ -13,7 +13,7 @@ use crate::feed::{Item, Watcher};
 use crate::list_plan::ReadAt;
 use crate::registry::{Kind, Registry};
 use crate::status::Refusal;
-use crate::storage::Storage;
+use crate::storage::{Storage, expires};
 use crate::watch_plan::{LIFETIME_MAX, WatchBegin, WatchPlan};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,10 +29,12 @@ pub enum News {
         key: Arc<str>,
         uid: Uid,
     },
-    /// The watch began anew, and all objects that are there have been told: of `seen` those that concern us.
+    /// The watch began anew, and all objects that are there have been told: of `seen` those that concern us,
+    /// and of these the keys of those that go.
     Relisted {
         of: Followed,
         seen: HashSet<Uid>,
+        leaving: HashSet<Arc<str>>,
     },
 }
 
@@ -50,9 +52,7 @@ impl News {
 pub fn followed(registry: &Registry) -> Vec<&Arc<Kind>> {
     let mut places = HashSet::new();
     let mut kinds: Vec<&Arc<Kind>> = deletable(registry).collect();
-    kinds.retain(|kind| {
-        kind.kind != "Event" && kind.storage.as_ref().is_some_and(|place| places.insert(place))
-    });
+    kinds.retain(|kind| !expires(kind) && kind.storage.as_ref().is_some_and(|place| places.insert(place)));
     kinds
 }
 
@@ -105,7 +105,7 @@ async fn watch(storage: &Storage, kind: &Kind) -> Result<Watcher, Refusal> {
 }
 
 async fn tell_all(of: Followed, mut watcher: Watcher, tell: &mpsc::Sender<Vec<News>>) {
-    let mut seen = HashSet::new();
+    let mut seen = Seen::default();
     while let Some(items) = watcher.next().await {
         let news: Vec<News> = items.into_iter().filter_map(|item| read(&of, item, &mut seen)).collect();
         if !news.is_empty() && tell.send(news).await.is_err() {
@@ -114,19 +114,28 @@ async fn tell_all(of: Followed, mut watcher: Watcher, tell: &mpsc::Sender<Vec<Ne
     }
 }
 
-fn read(of: &Followed, item: Item, seen: &mut HashSet<Uid>) -> Option<News> {
+/// What was told since the watch began.
+#[derive(Default)]
+struct Seen {
+    uids: HashSet<Uid>,
+    leaving: HashSet<Arc<str>>,
+}
+
+fn read(of: &Followed, item: Item, seen: &mut Seen) -> Option<News> {
     match item {
         Item::Initial(entry) => {
             if !concerns(&of.place, &entry) {
                 return None;
             }
             let sighting = Sighting::of(&of.place, &entry)?;
-            seen.insert(sighting.uid.clone());
+            seen.uids.insert(sighting.uid.clone());
+            seen.leaving.extend(sighting.leaving.map(|_| sighting.spot.key.clone()));
             Some(News::Saw(sighting))
         }
         Item::Line(line) => changed(&of.place, &line),
         Item::Bookmark { mark: Mark::InitialEventsEnd, .. } => {
-            Some(News::Relisted { of: of.clone(), seen: std::mem::take(seen) })
+            let Seen { uids, leaving } = std::mem::take(seen);
+            Some(News::Relisted { of: of.clone(), seen: uids, leaving })
         }
         // After the last one all objects are told again.
         Item::Bookmark { mark: Mark::Progress, .. } | Item::Expired => None,
@@ -155,4 +164,25 @@ fn concerns(place: &str, entry: &Entry) -> bool {
     let json = entry.json();
     let has = |name: &str| json.windows(name.len()).any(|window| window == name.as_bytes());
     place == super::work::DEFINITIONS || has("\"ownerReferences\"") || has("\"deletionTimestamp\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Origin;
+
+    fn places(registry: &Registry) -> Vec<&str> {
+        followed(registry).iter().filter_map(|kind| kind.storage.as_deref()).collect()
+    }
+
+    #[test]
+    fn events_go_by_themselves_but_not_a_custom_kind_of_that_name() {
+        let built_in = Registry::built_in();
+        assert!(!places(&built_in).contains(&"events") && places(&built_in).contains(&"pods"));
+        let mut custom = (**built_in.by_group_resource("", "events").expect("built in")).clone();
+        custom.group = "x.example.com".to_owned();
+        custom.storage = Some("x.example.com/events".to_owned());
+        custom.origin = Origin::Custom { definition: "d".to_owned(), schema: None, terminating: false };
+        assert!(places(&built_in.with("d", vec![custom])).contains(&"x.example.com/events"));
+    }
 }

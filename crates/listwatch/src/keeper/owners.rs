@@ -11,6 +11,7 @@ use crate::cacher::entry::Entry;
 use crate::object::check::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use crate::write_options::Propagation;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -63,26 +64,17 @@ pub struct Sighting {
     pub wish: Option<Propagation>,
 }
 
+/// Of whatever shape: others can write to the store too.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
-    deletion_timestamp: Option<String>,
-    finalizers: Vec<String>,
-    owner_references: Vec<Reference>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Reference {
-    api_version: String,
-    kind: String,
-    name: String,
-    uid: String,
-    block_owner_deletion: Option<bool>,
+    deletion_timestamp: Value,
+    finalizers: Value,
+    owner_references: Value,
 }
 
 impl Sighting {
-    /// Nothing if it has no uid, or metadata that no object has: others can write to the store too.
+    /// Nothing if it has no uid.
     pub fn of(place: &Arc<str>, entry: &Entry) -> Option<Sighting> {
         if entry.uid().is_empty() {
             return None;
@@ -90,13 +82,15 @@ impl Sighting {
         let mut json = Vec::new();
         entry.write_metadata(entry.revision(), &mut json);
         let metadata: Metadata = serde_json::from_slice(&json).ok()?;
-        let has = |name: &str| metadata.finalizers.iter().any(|each| each == name);
+        let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
+        let finalizers = all(&metadata.finalizers);
+        let has = |name: &str| finalizers.iter().any(|each| each == name);
         let wish = match (has(ORPHAN_FINALIZER), has(FOREGROUND_FINALIZER)) {
             (true, _) => Some(Propagation::Orphan),
             (_, true) => Some(Propagation::Foreground),
             _ => None,
         };
-        let leaving = metadata.deletion_timestamp.map(|_| match wish {
+        let leaving = metadata.deletion_timestamp.as_str().map(|_| match wish {
             Some(Propagation::Orphan) => Leaving::Orphan,
             Some(Propagation::Foreground) => Leaving::Foreground,
             _ => Leaving::Plain,
@@ -104,7 +98,7 @@ impl Sighting {
         Some(Sighting {
             spot: Spot { place: place.clone(), key: entry.key().clone() },
             uid: entry.uid().into(),
-            owners: metadata.owner_references.into_iter().map(Reference::into_owner).collect(),
+            owners: all(&metadata.owner_references).iter().map(Owner::of).collect(),
             leaving,
             wish,
         })
@@ -119,16 +113,15 @@ impl Sighting {
     }
 }
 
-impl Reference {
-    fn into_owner(self) -> Owner {
-        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
-        Owner {
-            group: group.into(),
-            kind: self.kind.into(),
-            name: self.name.into(),
-            uid: self.uid.into(),
-            blocks: self.block_owner_deletion.unwrap_or_default(),
-        }
+impl Owner {
+    /// A reference that does not say whom it means is one of no kind, of which there is no telling.
+    fn of(reference: &Value) -> Owner {
+        let text = |field: &str| reference[field].as_str();
+        let named = text("apiVersion").zip(text("kind")).zip(text("name")).zip(text("uid"));
+        let (((api_version, kind), name), uid) = named.unwrap_or_default();
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let blocks = reference["blockOwnerDeletion"] == true;
+        Owner { group: group.into(), kind: kind.into(), name: name.into(), uid: uid.into(), blocks }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::write_rules::Endpoint;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-const QUICK: Times =
+pub(super) const QUICK: Times =
     Times { pace: Pace { renew: 20, stop: 800, take_over: 1_000, lease_s: 1 }, settle_ms: 50, sweep_ms: 100 };
 
 /// A door without its HTTP half.
@@ -177,6 +177,48 @@ async fn an_owner_is_one_of_that_kind_name_and_uid_in_the_same_namespace() {
     }
     assert!(door.find_map("of-unknown-kind").await.is_some());
     assert!(door.find_map("of-cluster").await.is_some());
+}
+
+#[tokio::test]
+async fn an_owner_is_found_in_either_of_two_kinds_of_one_name() {
+    let store = MemoryStore::new();
+    let door = Door::opened(&store).await;
+    let first = door.create("customresourcedefinitions", "", definition()).await;
+    // Two doors may have accepted the name at the same time.
+    let mut rival = first.clone();
+    (rival["metadata"]["name"], rival["metadata"]["uid"]) =
+        (json!("rivals.stable.example.com"), json!("rival"));
+    let names =
+        json!({ "plural": "rivals", "singular": "rival", "kind": "CronTab", "listKind": "CronTabList" });
+    (rival["spec"]["names"], rival["status"]["acceptedNames"]) = (names.clone(), names);
+    let place = "/registry/apiextensions.k8s.io/customresourcedefinitions/rivals.stable.example.com";
+    store.put(place, rival.to_string());
+    door.storage.kinds().fresh().await.expect("served");
+    for plural in ["crontabs", "rivals"] {
+        let owner = door.create(plural, "n", json!({ "metadata": { "name": plural } })).await;
+        let name = format!("of-{plural}");
+        door.map(&name, owned_by(&[(&owner, false)]), &[]).await;
+        a_while().await;
+        assert!(door.find_map(&name).await.is_some(), "its owner is there");
+        door.delete(plural, "n", plural, Propagation::Background).await;
+        door.map_gone(&name).await;
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_else_wrote_of_an_owner_is_understood_as_far_as_it_goes() {
+    let store = MemoryStore::new();
+    let door = Door::opened(&store).await;
+    let put = |name: &str, owner: Value| {
+        let metadata = json!({ "name": name, "namespace": "n", "uid": name, "ownerReferences": [owner] });
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+        store.put(&format!("/registry/configmaps/n/{name}"), object.to_string());
+    };
+    let owner = |uid: Value| json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": uid, "blockOwnerDeletion": "true" });
+    put("nobody", owner(json!(5)));
+    put("flag", owner(json!("gone")));
+    door.map_gone("flag").await;
+    assert!(door.find_map("nobody").await.is_some(), "there is no telling whose it is");
 }
 
 #[tokio::test]

@@ -36,6 +36,17 @@ enum Job {
     Object(Uid),
 }
 
+impl Job {
+    /// The key of what it is about, if that is a namespace or a definition and kept there.
+    fn key_at(&self, place: &str) -> Option<&Arc<str>> {
+        match self {
+            Job::Namespace(key) if place == NAMESPACES => Some(key),
+            Job::Definition(key) if place == DEFINITIONS => Some(key),
+            Job::Namespace(_) | Job::Definition(_) | Job::Object(_) => None,
+        }
+    }
+}
+
 pub struct Work {
     storage: Arc<Storage>,
     tally: Arc<Tally>,
@@ -163,8 +174,10 @@ impl Work {
                 self.gone_job(&place, &key, now_ms);
                 self.owners.gone(&uid)
             }
-            News::Relisted { of, seen } => {
+            News::Relisted { of, seen, leaving } => {
                 self.unlisted.remove(&of.place);
+                // One that went unseen may come again: its time begins anew.
+                self.leaving.retain(|job, _| job.key_at(&of.place).is_none_or(|key| leaving.contains(key)));
                 self.owners.relisted(&of, &seen)
             }
         };
@@ -309,4 +322,35 @@ fn wall() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or_default();
     Timestamp { seconds, nanos: since.subsec_nanos() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::owners::Followed;
+    use super::*;
+    use crate::feed::Feeds;
+    use crate::memory_store::MemoryStore;
+    use crate::store::Store;
+    use std::collections::HashSet;
+
+    #[tokio::test]
+    async fn what_went_unseen_is_not_known_to_go_any_more() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let storage = Storage::new(store.clone(), Feeds::new(store));
+        let mut work = Work::new(storage, Arc::default(), super::super::tests::QUICK);
+        let jobs = [
+            Job::Namespace("gone".into()),
+            Job::Namespace("here".into()),
+            Job::Definition("gone".into()),
+            Job::Object("gone".into()),
+        ];
+        work.leaving.extend(jobs.iter().cloned().zip(1..));
+        let task = work.following.spawn(std::future::pending());
+        work.followers.insert(NAMESPACES.into(), task);
+        let of = Followed { place: NAMESPACES.into(), group: "".into(), kind: "Namespace".into() };
+        let leaving = HashSet::from(["here".into()]);
+        work.hear(News::Relisted { of, seen: HashSet::new(), leaving });
+        let left: Vec<bool> = jobs.iter().map(|job| work.leaving.contains_key(job)).collect();
+        assert_eq!(left, [false, true, true, true]);
+    }
 }

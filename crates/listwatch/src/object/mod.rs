@@ -36,6 +36,7 @@ enum Shape {
     TextMap,
     TextList,
     ObjectList,
+    OwnerList,
     /// Left out whatever it holds.
     Dropped,
 }
@@ -47,7 +48,8 @@ fn shape(field: &str) -> Option<Shape> {
         "generation" | "deletionGracePeriodSeconds" => Shape::Number,
         "labels" | "annotations" => Shape::TextMap,
         "finalizers" => Shape::TextList,
-        "ownerReferences" | "managedFields" => Shape::ObjectList,
+        "ownerReferences" => Shape::OwnerList,
+        "managedFields" => Shape::ObjectList,
         "selfLink" => Shape::Dropped,
         _ => return None,
     })
@@ -87,9 +89,15 @@ impl Object {
         Ok((Object(map), unknown))
     }
 
-    /// An object from the bytes of the store or of a body. Unknown metadata fields are dropped silently.
+    /// An object from the bytes of the store, to which others write too. Unknown metadata fields, and what
+    /// of an owner has no sense, are dropped silently.
     pub fn from_bytes(bytes: &[u8]) -> Result<Object, Refusal> {
-        Object::decode(parse(bytes)?).map(|(object, _)| object)
+        let mut value = parse(bytes)?;
+        let owners = value.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
+            owner.retain(|field, value| misfit(field, value).is_none());
+        }
+        Object::decode(value).map(|(object, _)| object)
     }
 
     pub fn as_map(&self) -> &Map<String, Value> {
@@ -340,11 +348,16 @@ fn shaped(field: &str, shape: Shape, value: Value) -> Result<Option<Value>, Refu
         (Shape::TextMap, _) => (false, "a map of strings to strings"),
         (Shape::TextList, Value::Array(list)) => (list.iter().all(Value::is_string), "a list of strings"),
         (Shape::TextList, _) => (false, "a list of strings"),
-        (Shape::ObjectList, Value::Array(list)) => (list.iter().all(Value::is_object), "a list of objects"),
-        (Shape::ObjectList, _) => (false, "a list of objects"),
+        (Shape::ObjectList | Shape::OwnerList, Value::Array(list)) => {
+            (list.iter().all(Value::is_object), "a list of objects")
+        }
+        (Shape::ObjectList | Shape::OwnerList, _) => (false, "a list of objects"),
     };
     if !fits {
         return Err(Refusal::bad_request(format!("metadata.{field} must be {what}")));
+    }
+    if let (Shape::OwnerList, Value::Array(owners)) = (&shape, &value) {
+        check_owners(owners)?;
     }
     Ok(match value {
         Value::String(text) if text.is_empty() => None,
@@ -357,6 +370,28 @@ fn shaped(field: &str, shape: Shape, value: Value) -> Result<Option<Value>, Refu
         }
         value => Some(value),
     })
+}
+
+fn check_owners(owners: &[Value]) -> Result<(), Refusal> {
+    for (index, owner) in owners.iter().enumerate() {
+        for (name, value) in owner.as_object().into_iter().flatten() {
+            if let Some(what) = misfit(name, value) {
+                let field = format!("metadata.ownerReferences[{index}].{name}");
+                return Err(Refusal::bad_request(format!("{field} must be {what}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a field of an owner has to be, if it is something else.
+fn misfit(field: &str, value: &Value) -> Option<&'static str> {
+    let (fits, what) = match field {
+        "apiVersion" | "kind" | "name" | "uid" => (value.is_string(), "a string"),
+        "controller" | "blockOwnerDeletion" => (value.is_boolean(), "a boolean"),
+        _ => return None,
+    };
+    (!fits && !value.is_null()).then_some(what)
 }
 
 #[cfg(test)]
@@ -427,12 +462,21 @@ mod tests {
             json!({ "finalizers": "a" }),
             json!({ "finalizers": [1] }),
             json!({ "ownerReferences": ["a"] }),
+            json!({ "ownerReferences": [{ "name": "a" }, { "blockOwnerDeletion": "true" }] }),
+            json!({ "ownerReferences": [{ "controller": 1 }] }),
+            json!({ "ownerReferences": [{ "uid": 5 }] }),
             json!({ "generation": "1" }),
             json!({ "deletionGracePeriodSeconds": 1.5 }),
         ] {
             let refusal = Object::decode(json!({ "metadata": metadata })).expect_err("a bad object");
             assert_eq!(refusal.code(), 400, "{metadata}");
         }
+        // Where somebody else wrote it past us, the rest of it is read.
+        let owner = json!({ "name": "a", "uid": 5, "controller": null, "blockOwnerDeletion": "true" });
+        let stored = json!({ "metadata": { "ownerReferences": [owner] } }).to_string();
+        let object = Object::from_bytes(stored.as_bytes()).expect("readable");
+        let owner = json!({ "name": "a", "controller": null });
+        assert_eq!(object.get("metadata"), Some(&json!({ "ownerReferences": [owner] })));
         for whole in [json!([]), json!("a"), json!({ "kind": 1 })] {
             assert_eq!(Object::decode(whole).expect_err("a bad object").code(), 400);
         }

@@ -1,38 +1,44 @@
 //! The delete of a collection: a list, and then each object of it by itself. It is no transaction: what was
-//! deleted when one of the deletes failed stays deleted.
+//! deleted when one of the deletes failed stays deleted. Who asks for a page of it gets that page deleted, and
+//! the token of the next.
 
 use super::swap::Swapped;
-use super::{Answer, Place, Storage};
+use super::{Place, Storage};
 use crate::cacher::entry::Entry;
 use crate::cacher::filter::Filter;
+use crate::cacher::store::Listed;
 use crate::list_plan::{ListPlan, ReadAt};
 use crate::registry::Kind;
 use crate::status::{Reason, Refusal};
 use crate::write_options::DeleteOptions;
 use futures::{StreamExt, TryStreamExt};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Objects that are deleted at one time.
 const AT_ONCE: usize = 16;
 
+/// What came of the delete of a collection.
+#[derive(Debug)]
+pub struct Collected {
+    /// What was deleted, or marked.
+    pub items: Vec<Value>,
+    /// The list that named it, without its objects.
+    pub page: Listed,
+}
+
 impl Storage {
-    /// A list of what was deleted, or marked.
     pub async fn delete_collection(
         &self,
         kind: &Arc<Kind>,
         filter: &Filter,
+        plan: &ListPlan,
         options: &DeleteOptions,
-    ) -> Result<Answer, Refusal> {
-        let plan = ListPlan { at: ReadAt::MostRecent, resume: None, limit: None };
-        let listed = self.list(kind, filter, &plan).await?;
-        let items = self.delete_entries(kind, listed.entries, options).await?;
-        let object = json!({
-            "kind": kind.list_kind, "apiVersion": kind.api_version(),
-            "metadata": { "resourceVersion": listed.revision.to_string() },
-            "items": items,
-        });
-        Ok(Answer { object, warnings: Vec::new(), created: false })
+    ) -> Result<Collected, Refusal> {
+        let mut page = self.list(kind, filter, plan).await?;
+        let entries = std::mem::take(&mut page.entries);
+        let items = self.delete_entries(kind, entries, options).await?;
+        Ok(Collected { items, page })
     }
 
     /// Deletes these objects, and none that came under their names since. What was deleted, or marked.

@@ -34,7 +34,7 @@ pub(super) struct EventLeases {
 }
 
 /// Whether objects of this kind have a time to live.
-pub(super) fn expires(kind: &Kind) -> bool {
+pub(crate) fn expires(kind: &Kind) -> bool {
     kind.custom().is_none() && kind.storage.as_deref() == Some("events")
 }
 

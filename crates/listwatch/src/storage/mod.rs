@@ -35,6 +35,8 @@ mod swap;
 mod tests;
 mod update;
 
+pub use collection::Collected;
+pub(crate) use event_lease::expires;
 pub use kinds::Kinds;
 
 use crate::feed::Feeds;

@@ -171,7 +171,8 @@ impl Asked<'_> {
             listed.revision = page.revision;
             let Some(last) = page.rows.last().map(|row| row.key.clone()) else { return Ok(listed) };
             for row in &page.rows {
-                let Some(key) = row_key(&root, row).filter(|key| range.contains(key)) else { continue };
+                let key = row_key(self.kind, &root, row).filter(|key| range.contains(key));
+                let Some(key) = key else { continue };
                 listed.visited += 1;
                 let Some(entry) = decoded(&shape, key, row).filter(|entry| self.filter.matches(entry)) else {
                     continue;
@@ -193,9 +194,11 @@ impl Asked<'_> {
     }
 }
 
-/// As the cache names it. A key that is no text was put there by somebody else.
-fn row_key<'a>(root: &str, row: &'a Row) -> Option<&'a str> {
-    std::str::from_utf8(&row.key).ok()?.strip_prefix(root)
+/// As the cache names it. A key that no object of the kind has was put there by somebody else.
+fn row_key<'a>(kind: &Kind, root: &str, row: &'a Row) -> Option<&'a str> {
+    let key = std::str::from_utf8(&row.key).ok()?;
+    key::parse(kind, key)?;
+    key.strip_prefix(root)
 }
 
 /// Nothing for a value that is no object: to lists it is not there.

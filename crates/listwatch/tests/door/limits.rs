@@ -1,7 +1,12 @@
 //! Who is sent away, and with which words.
 
-use crate::rig::{MAPS, Rig, config_map};
+use crate::rig::{MAPS, PATIENCE, Rig, config_map};
+use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use meerkat_listwatch::door::authn::{Authenticator, Credentials, User};
 use meerkat_listwatch::door::authz::{Act, Authorizer, Rule, Verdict};
 use meerkat_listwatch::door::{Access, DoorConfig};
@@ -142,4 +147,63 @@ async fn who_may_not_is_told_so_and_a_panic_is_an_answer() {
     assert_eq!(rig.get(&format!("{MAPS}?fieldSelector=metadata.name%3Dhidden")).await.code, 403);
     assert_eq!(make("Bearer panic").await, 500);
     assert_eq!(rig.get(MAPS).await.code, 200);
+}
+
+/// One connection of HTTP/2 whose streams have little room.
+async fn narrow(rig: &Rig) -> http2::SendRequest<Full<Bytes>> {
+    let stream = TcpStream::connect(rig.address).await.expect("the door is open");
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(1_000).initial_connection_window_size(1 << 20);
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.expect("a connection");
+    tokio::spawn(connection);
+    sender
+}
+
+#[tokio::test]
+async fn who_takes_nothing_of_a_stream_does_not_keep_what_is_in_it() {
+    let store = Arc::new(MemoryStore::new());
+    let put = |nth: usize| {
+        let name = format!("m{nth:03}");
+        let object = json!({ "metadata": { "name": name, "uid": name }, "data": { "a": "x".repeat(8_000) } });
+        store.put(&format!("/registry/configmaps/default/{name}"), object.to_string())
+    };
+    let last = (0..100).map(put).max().expect("some");
+    let config = DoorConfig { stall: Duration::from_secs(2), ..DoorConfig::default() };
+    let rig = Rig::with(config, store.clone()).await;
+    let mut client = narrow(&rig).await;
+    let mut open = async |path: &str| {
+        let uri = format!("http://{}{path}", rig.address);
+        let request = Request::get(uri).body(Full::default()).expect("a request");
+        let response = client.send_request(request).await.expect("an answer");
+        assert_eq!(response.status(), 200);
+        response.into_body()
+    };
+    let mut list = open(MAPS).await;
+    let mut watch = open(&format!("{MAPS}?watch=1&resourceVersion={last}")).await;
+    for nth in 100..110 {
+        put(nth);
+    }
+    let watches = async || {
+        let text = rig.get("/metrics").await.text();
+        let line = text.lines().find(|line| line.starts_with("meerkat_listwatch_watches ")).expect("counted");
+        line.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).expect("a number")
+    };
+    let began = std::time::Instant::now();
+    while watches().await != 0 {
+        assert!(began.elapsed() < PATIENCE, "the watch is never given up");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut bytes = 0;
+    let cut = loop {
+        match tokio::time::timeout(PATIENCE, list.frame()).await.expect("it goes on") {
+            Some(Ok(frame)) => bytes += frame.into_data().map_or(0, |data| data.len()),
+            Some(Err(_)) => break true,
+            None => break false,
+        }
+    };
+    assert!(cut && bytes < 800_000, "a list of which only {bytes} bytes were left must not seem whole");
+    while let Some(frame) = tokio::time::timeout(PATIENCE, watch.frame()).await.expect("it ends") {
+        frame.expect("in order");
+    }
+    assert_eq!(open("/healthz").await.collect().await.expect("a body").to_bytes(), "ok", "others go on");
 }

@@ -34,6 +34,41 @@ async fn changes_after_a_version() {
 }
 
 #[tokio::test]
+async fn who_is_cut_off_within_a_revision_is_told_all_of_it() {
+    let rig = Rig::new().await;
+    let before = version(&rig.make("first", json!({})).await);
+    let objects: Vec<(String, String)> = (0..100)
+        .map(|nth| (format!("m{nth:02}"), config_map(&format!("m{nth:02}"), json!({})).to_string()))
+        .map(|(name, object)| (format!("/registry/configmaps/default/{name}"), object))
+        .collect();
+    let changes = objects.iter().map(|(key, object)| (key.as_str(), Some(object.clone().into())));
+    let all = rig.store.transact(changes.collect());
+    let path = |after: u64| format!("{MAPS}?watch=1&resourceVersion={after}");
+    let mut watch = rig.watch(&path(before), "").await;
+    let mut known = std::collections::BTreeSet::new();
+    for _ in 0..37 {
+        let (_, name, at) = watch.brief().await;
+        assert_eq!(at, all);
+        known.insert(name);
+    }
+    drop(watch);
+    let last = version(&rig.make("last", json!({})).await);
+    let mut watch = rig.watch(&path(all), "").await;
+    loop {
+        let (kind, name, at) = watch.brief().await;
+        assert_eq!(kind, "ADDED");
+        known.insert(name);
+        if at == last {
+            break;
+        }
+    }
+    assert_eq!(known.len(), 101, "{known:?}");
+    // One line is not cut.
+    let mut watch = rig.watch(&path(last), "").await;
+    assert!(watch.is_silent().await);
+}
+
+#[tokio::test]
 async fn a_version_that_is_gone_is_told_in_the_stream_and_one_to_come_is_waited_for() {
     let store = Arc::new(MemoryStore::new());
     for nth in 0..20 {

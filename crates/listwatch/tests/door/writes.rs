@@ -125,3 +125,28 @@ async fn a_definition_is_served_at_once() {
     let groups: Value = rig.get("/apis").await.json();
     assert!(groups["groups"].as_array().expect("groups").iter().any(|group| group["name"] == "example.com"));
 }
+
+#[tokio::test]
+async fn a_collection_goes_page_by_page_for_who_asks_so() {
+    let rig = Rig::new().await;
+    for nth in 0..5 {
+        rig.make(&format!("m{nth}"), json!({ "app": "x" })).await;
+    }
+    let select = "labelSelector=app%3Dx";
+    let mut path = format!("{MAPS}?{select}&limit=2");
+    let (mut sizes, mut versions) = (Vec::new(), Vec::new());
+    loop {
+        let reply = rig.ask("DELETE", &path, &[], "").await;
+        assert_eq!(reply.code, 200, "{}", reply.text());
+        let list = reply.json();
+        assert_eq!(list["kind"], "ConfigMapList");
+        sizes.push(list["items"].as_array().expect("items").len());
+        versions.push(version(&list));
+        let Some(token) = list["metadata"]["continue"].as_str() else { break };
+        path = format!("{MAPS}?{select}&limit=2&continue={token}");
+    }
+    assert_eq!(sizes, [2, 2, 1]);
+    assert!(versions.iter().all(|version| *version == versions[0]), "pages of one list: {versions:?}");
+    assert_eq!(rig.get(&format!("{MAPS}?{select}")).await.json()["items"], json!([]));
+    assert_eq!(rig.ask("DELETE", &format!("{MAPS}?resourceVersion=1000000"), &[], "").await.code, 504);
+}

@@ -83,7 +83,10 @@ enum Keys {
 }
 
 fn keys(built_in: &Registry, group: &str, resource: &str, namespace: &str, name: &str) -> Keys {
-    let prefix = match built_in.by_group_resource(group, resource) {
+    let built_in = built_in.by_group_resource(group, resource);
+    // A name in all namespaces is as many objects as have it.
+    let anywhere = namespace.is_empty() && built_in.is_some_and(|kind| kind.is_namespaced());
+    let prefix = match built_in {
         Some(kind) if kind.storage.is_none() => return Keys::None,
         Some(kind) => match key::list_prefix(kind, namespace) {
             Ok(prefix) => prefix,
@@ -97,6 +100,7 @@ fn keys(built_in: &Registry, group: &str, resource: &str, namespace: &str, name:
     match ([group, resource, namespace, name].into_iter().all(plain), name) {
         (false, _) => Keys::NoPlace,
         (true, "") => Keys::Prefix(prefix),
+        (true, _) if anywhere => Keys::Prefix(prefix),
         (true, name) => Keys::One(prefix + name),
     }
 }
@@ -113,6 +117,7 @@ mod tests {
             (("", "pods", "", ""), prefix("/registry/pods/")),
             (("", "pods", "a", ""), prefix("/registry/pods/a/")),
             (("", "pods", "a", "x"), Keys::One("/registry/pods/a/x".to_owned())),
+            (("", "pods", "", "x"), prefix("/registry/pods/")),
             (("", "nodes", "", "x"), Keys::One("/registry/minions/x".to_owned())),
             (("stable.example.com", "crontabs", "a", ""), prefix("/registry/stable.example.com/crontabs/a/")),
             (("stable.example.com", "crontabs", "../b", ""), Keys::NoPlace),

@@ -207,7 +207,7 @@ impl Watching {
                     let revision = Revision::new(draws.random_range(0..self.next));
                     return Some(Ok(Changes { revision, events: Vec::new() }));
                 }
-                // Something again that was said before: to be noticed, and answered with a list.
+                // Something again that was said before: passed over, or answered with a list.
                 10 => return said_before(&world, self.next),
                 _ => {}
             }

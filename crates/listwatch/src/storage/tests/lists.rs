@@ -39,6 +39,7 @@ async fn filled() -> Bench {
         }
     }
     bench.store.put("/registry/configmaps/n/c05x", "this is no object");
+    bench.store.put("/registry/configmaps/n/c05/y", config("y", "1").to_string());
     bench
 }
 

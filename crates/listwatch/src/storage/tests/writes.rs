@@ -225,11 +225,14 @@ async fn a_collection_goes_object_by_object() {
     }
     let kind = bench.kind("configmaps");
     let filter = Filter::new(Scope::namespace("n"), vec![Term::label("half", Test::Equals("1".into()))]);
-    let answer =
-        bench.storage.delete_collection(&kind, &filter, &DeleteOptions::default()).await.expect("gone");
-    let items = answer.object["items"].as_array().expect("a list");
-    assert_eq!((&answer.object["kind"], items.len()), (&json!("ConfigMapList"), 20));
-    assert_eq!(items[0]["metadata"]["name"], "c01");
+    let options = DeleteOptions::default();
+    let plan = |limit| ListPlan { at: ReadAt::MostRecent, resume: None, limit: NonZeroU64::new(limit) };
+    let gone = bench.storage.delete_collection(&kind, &filter, &plan(5), &options).await.expect("gone");
+    assert_eq!((gone.items.len(), gone.page.next.as_deref()), (5, Some("n/c09\0")), "one page");
+    assert_eq!(bench.store.rows("/registry/configmaps/").len(), 35);
+    let gone = bench.storage.delete_collection(&kind, &filter, &plan(0), &options).await.expect("gone");
+    assert_eq!((gone.items.len(), gone.page.next), (15, None));
+    assert_eq!(gone.items[0]["metadata"]["name"], "c11");
     assert_eq!(bench.store.rows("/registry/configmaps/").len(), 20);
 }
 
