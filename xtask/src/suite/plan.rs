@@ -84,6 +84,8 @@ pub fn plan(root: &Path, programs: &[Program], long: bool) -> Vec<Suite> {
     suites.push(demo(root, "controllers", 240));
     suites.push(packages(root));
     suites.push(compose(root));
+    suites.push(clients(root));
+    suites.push(patroni(root));
     // Stable: each half keeps its order.
     suites.sort_by_key(|suite| suite.waits);
     if long {
@@ -213,6 +215,36 @@ fn compose(root: &Path) -> Suite {
     }
 }
 
+/// The own tests of clients that others wrote, whose lines it sums up as the harness does. They insist
+/// on port 2379; of those that run beside it, none takes that.
+fn clients(root: &Path) -> Suite {
+    Suite {
+        name: "third-party clients".to_owned(),
+        program: root.join("scripts/test-clients"),
+        arguments: Vec::new(),
+        directory: root.to_path_buf(),
+        // It also builds the tests of a crate.
+        budget: Duration::from_secs(600),
+        counts: true,
+        waits: true,
+        of_package: false,
+    }
+}
+
+/// PostgreSQL under Patroni, over the JSON gateway: its leader killed, and a member.
+fn patroni(root: &Path) -> Suite {
+    Suite {
+        name: "patroni".to_owned(),
+        program: root.join("scripts/test-patroni"),
+        arguments: Vec::new(),
+        directory: root.to_path_buf(),
+        budget: Duration::from_secs(300),
+        counts: false,
+        waits: true,
+        of_package: false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +277,8 @@ mod tests {
             "controllers demo",
             "packages",
             "docker compose",
+            "third-party clients",
+            "patroni",
         ];
         assert_eq!(names(&programs), expected);
     }
@@ -262,7 +296,7 @@ mod tests {
         let suites = plan(Path::new("/src"), &programs, false);
         let waiting: Vec<&str> =
             suites.iter().filter(|suite| suite.waits).map(|suite| suite.name.as_str()).collect();
-        assert_eq!(waiting, ["meerkat-chaos smoke"]);
+        assert_eq!(waiting, ["meerkat-chaos smoke", "third-party clients", "patroni"]);
         assert!(suites.last().is_some_and(|suite| suite.waits));
     }
 
