@@ -107,6 +107,8 @@ pub fn plan(root: &Path, programs: &[Program], long: bool) -> Vec<Suite> {
     suites.push(demo(root, "controllers", 240));
     suites.push(packages(root));
     suites.push(compose(root));
+    suites.push(clients(root));
+    suites.push(patroni(root));
     // Stable: each part keeps its order, but for the last, which ends soonest with the longest first.
     suites.sort_by_key(|suite| {
         let longest_first = (suite.company == Company::Waiting).then_some(Reverse(suite.budget));
@@ -247,6 +249,36 @@ fn compose(root: &Path) -> Suite {
     }
 }
 
+/// The own tests of clients that others wrote, whose lines it sums up as the harness does. They insist
+/// on port 2379; of those that run beside it, none takes that.
+fn clients(root: &Path) -> Suite {
+    Suite {
+        name: "third-party clients".to_owned(),
+        program: root.join("scripts/test-clients"),
+        arguments: Vec::new(),
+        directory: root.to_path_buf(),
+        // It also builds the tests of a crate.
+        budget: Duration::from_secs(600),
+        counts: true,
+        company: Company::Waiting,
+        of_package: false,
+    }
+}
+
+/// PostgreSQL under Patroni, over the JSON gateway: its leader killed, and a member.
+fn patroni(root: &Path) -> Suite {
+    Suite {
+        name: "patroni".to_owned(),
+        program: root.join("scripts/test-patroni"),
+        arguments: Vec::new(),
+        directory: root.to_path_buf(),
+        budget: Duration::from_secs(300),
+        counts: false,
+        company: Company::Waiting,
+        of_package: false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +311,8 @@ mod tests {
             "documentation examples",
             "simulation",
             "packages",
+            "third-party clients",
+            "patroni",
         ];
         assert_eq!(names(&programs), expected);
     }
@@ -299,7 +333,10 @@ mod tests {
             found.map(|suite| suite.name.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(of(Company::Sturdy), ["meerkat-chaos netns"]);
-        assert_eq!(of(Company::Waiting), ["meerkat-chaos smoke", "meerkat-chaos churn"]);
+        assert_eq!(
+            of(Company::Waiting),
+            ["meerkat-chaos smoke", "third-party clients", "meerkat-chaos churn", "patroni"]
+        );
         assert_eq!(of(Company::Nobody)[0], "meerkat-chaos watch_crash");
         assert!(suites.is_sorted_by_key(|suite| suite.company));
     }
