@@ -43,6 +43,7 @@ const WAITS: &[&str] = &[
 const ORDER: &[&str] = &[
     "xtask",
     "meerkat-types",
+    "meerkat-mangle",
     "meerkat-proto",
     "meerkat-engine",
     "meerkat-state",
