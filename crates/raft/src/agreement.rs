@@ -100,8 +100,11 @@ pub(crate) fn digests_to_wire(marks: &[DigestMark]) -> pb::DigestsResponse {
 
 fn mark_from_wire(mark: pb::DigestMark) -> Result<DigestMark, NoAnswer> {
     let unusable = || NoAnswer("its digests cannot be read".to_owned());
-    let at = describe::position(&wire::log_id_from_wire(mark.at.ok_or_else(unusable)?));
-    Ok(DigestMark { at, digest: mark.digest.as_ref().try_into().map_err(|_| unusable())? })
+    let at = wire::log_id_from_wire(mark.at.ok_or_else(unusable)?).map_err(|_| unusable())?;
+    Ok(DigestMark {
+        at: describe::position(&at),
+        digest: mark.digest.as_ref().try_into().map_err(|_| unusable())?,
+    })
 }
 
 /// Waits until this member is that far, then hashes.

@@ -20,6 +20,8 @@ mod confirm;
 mod defragment;
 mod entry;
 mod histogram;
+#[cfg(test)]
+mod hostile;
 pub mod identity;
 mod joining;
 mod leadership;

@@ -147,7 +147,7 @@ impl Import {
             }
             None => {
                 self.move_lease(&key, lease_before, 0);
-                self.delete(id, key, &header, standing.is_some());
+                self.delete(id, key, &header, standing.is_some())?;
             }
         }
         self.last = Some(id);
@@ -209,7 +209,13 @@ impl Import {
         self.store.overlay.insert(key, Some(head));
     }
 
-    fn delete(&mut self, id: EventId, key: Bytes, header: &LogRowHeader, lived: bool) {
+    fn delete(
+        &mut self,
+        id: EventId,
+        key: Bytes,
+        header: &LogRowHeader,
+        lived: bool,
+    ) -> Result<(), StateError> {
         self.row.clear();
         header.encode_tombstone(&mut self.row, &key, id.revision);
         self.write_log_row(id);
@@ -218,9 +224,10 @@ impl Import {
         // What it deleted may have been compacted away before the backup.
         if lived {
             self.store.batch.delete(Column::Head, &key);
-            self.store.note_died(&key);
+            self.store.note_died(&key)?;
             self.store.overlay.insert(key, None);
         }
+        Ok(())
     }
 
     fn write_log_row(&mut self, id: EventId) {

@@ -20,6 +20,7 @@
 use crate::error::{StateError, damaged};
 use crate::member_row;
 use crate::mvcc::event_id::EventId;
+use crate::mvcc::weight::BYTES_END;
 use crate::mvcc::wire::take;
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db, DbOptions, View};
@@ -49,6 +50,10 @@ const DOWNGRADE: &[u8] = b"downgrade";
 const LOCAL: &[u8] = b"local/";
 
 const REGISTERS_BYTES: usize = 66;
+
+/// Nobody counts this far.
+const REVISION_END: i64 = 1 << 62;
+const INDEX_END: u64 = 1 << 63;
 
 /// The small numbers that every batch changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,14 +102,28 @@ impl Registers {
             return None;
         }
         let number = |at: usize| row[at..at + 8].try_into().map(u64::from_be_bytes).ok();
-        let applied = LogPosition { term: number(26)?, node: number(34)?, index: number(42)? };
-        Some(Registers {
+        let position = LogPosition { term: number(26)?, node: number(34)?, index: number(42)? };
+        let applied = match row[1] {
+            0 => None,
+            1 => Some(position),
+            _ => return None,
+        };
+        let registers = Registers {
             revision: number(2)? as i64,
             compacted: number(10)? as i64,
             stamp_ms: number(18)?,
-            applied: (row[1] == 1).then_some(applied),
+            applied,
             digest: u128::from_be_bytes(row[50..].try_into().ok()?),
-        })
+        };
+        registers.is_possible().then_some(registers)
+    }
+
+    /// Whether a store can have got there, and can go on from there.
+    fn is_possible(&self) -> bool {
+        let revisions = Revision::EMPTY_STORE.get()..REVISION_END;
+        revisions.contains(&self.revision)
+            && (-1..=self.revision).contains(&self.compacted)
+            && self.applied.is_none_or(|applied| applied.index < INDEX_END)
     }
 
     pub(crate) fn load(view: &View) -> Result<Registers, StateError> {
@@ -249,14 +268,20 @@ impl Removed {
         let Some(row) = view.get(Column::Meta, COMPACTION)? else {
             return Ok(Removed { next: EventId::first_of(0), finished: -1, bytes: 0, held_bytes: 0 });
         };
-        let mut rest: &[u8] = &row;
-        let next = take(&mut rest, 12).and_then(EventId::from_bytes).ok_or(damaged("compaction"))?;
-        let mut number = || take(&mut rest, 8).and_then(|bytes| bytes.try_into().ok());
-        let finished = number().map(i64::from_be_bytes).ok_or(damaged("compaction"))?;
+        Removed::decode(&row).ok_or(damaged("compaction"))
+    }
+
+    fn decode(mut row: &[u8]) -> Option<Removed> {
+        let next = EventId::from_bytes(take(&mut row, 12)?)?;
+        let mut number = || take(&mut row, 8).and_then(|bytes| bytes.try_into().ok());
+        let finished = number().map(i64::from_be_bytes)?;
         // Before format 4 nobody counted.
         let bytes = number().map_or(0, u64::from_be_bytes);
         let held_bytes = number().map_or(0, u64::from_be_bytes);
-        Ok(Removed { next, finished, bytes, held_bytes })
+        let possible = (0..REVISION_END).contains(&next.revision)
+            && (-1..REVISION_END).contains(&finished)
+            && bytes.max(held_bytes) < BYTES_END;
+        (row.is_empty() && possible).then_some(Removed { next, finished, bytes, held_bytes })
     }
 
     pub(crate) fn put(&self, batch: &mut Batch) {
@@ -347,5 +372,36 @@ mod tests {
             assert_eq!(Registers::decode(&registers.encode()), Some(registers));
         }
         assert_eq!(Registers::decode(&full.encode()[1..]), None);
+    }
+
+    #[test]
+    fn registers_that_no_store_can_have_are_damaged() {
+        let possible = Registers { revision: 7, compacted: 7, ..Registers::EMPTY };
+        assert_eq!(Registers::decode(&possible.encode()), Some(possible));
+        let far = LogPosition { term: 1, node: 1, index: u64::MAX };
+        for impossible in [
+            Registers { revision: 0, ..possible },
+            Registers { revision: i64::MAX, ..possible },
+            Registers { compacted: 8, ..possible },
+            Registers { compacted: -2, ..possible },
+            Registers { applied: Some(far), ..possible },
+        ] {
+            assert_eq!(Registers::decode(&impossible.encode()), None, "{impossible:?}");
+        }
+        let mut row = possible.encode();
+        row[1] = 2;
+        assert_eq!(Registers::decode(&row), None);
+    }
+
+    #[test]
+    fn how_far_compaction_got_reads_back_also_as_older_releases_wrote_it() {
+        let older = [EventId { revision: 5, sub: 1 }.to_bytes().as_slice(), &4_i64.to_be_bytes()].concat();
+        let removed = Removed { next: EventId { revision: 5, sub: 1 }, finished: 4, bytes: 0, held_bytes: 0 };
+        assert_eq!(Removed::decode(&older), Some(removed));
+        let newer = [older.as_slice(), &7_u64.to_be_bytes(), &8_u64.to_be_bytes()].concat();
+        assert_eq!(Removed::decode(&newer), Some(Removed { bytes: 7, held_bytes: 8, ..removed }));
+        for wrong in [&newer[..19], &[newer.as_slice(), &[0]].concat(), &[u8::MAX; 36]] {
+            assert_eq!(Removed::decode(wrong), None);
+        }
     }
 }

@@ -67,6 +67,7 @@ const WAITING: &[&str] = &[
 const ORDER: &[&str] = &[
     "xtask",
     "meerkat-types",
+    "meerkat-mangle",
     "meerkat-proto",
     "meerkat-engine",
     "meerkat-state",

@@ -12,6 +12,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("meerkat-types", &[]),
     ("meerkat-proto", &["meerkat-types"]),
     ("meerkat-backup", &[]),
+    ("meerkat-mangle", &[]),
     ("meerkat-engine", &[]),
     ("meerkat-state", &["meerkat-types", "meerkat-engine"]),
     ("meerkat-watch", &["meerkat-types"]),

@@ -21,6 +21,9 @@ const BLANK: u8 = 0;
 const NORMAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
 
+/// Nobody counts this far.
+const COUNTER_END: u64 = 1 << 63;
+
 /// Term, node and index of an entry, and which payload follows.
 const ENTRY_HEAD_BYTES: usize = 25;
 
@@ -89,7 +92,7 @@ pub fn encode_vote(vote: &Vote) -> Bytes {
 
 pub fn decode_vote(bytes: &[u8]) -> io::Result<Vote> {
     whole(bytes, |input| {
-        let leader_id = LeaderIdOf::<TypeConfig> { term: take_u64(input)?, node_id: take_u64(input)? };
+        let leader_id = LeaderIdOf::<TypeConfig> { term: take_counter(input)?, node_id: take_u64(input)? };
         let committed = take_flag(input)?;
         Ok(Vote { leader_id, committed })
     })
@@ -211,8 +214,15 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 fn take_log_id(input: &mut &[u8]) -> io::Result<LogId> {
-    let leader_id = CommittedLeaderIdOf::<TypeConfig> { term: take_u64(input)?, node_id: take_u64(input)? };
-    Ok(LogId { leader_id, index: take_u64(input)? })
+    let leader_id =
+        CommittedLeaderIdOf::<TypeConfig> { term: take_counter(input)?, node_id: take_u64(input)? };
+    Ok(LogId { leader_id, index: take_counter(input)? })
+}
+
+/// A term or an index: below where adding one could overflow.
+fn take_counter(input: &mut &[u8]) -> io::Result<u64> {
+    let counter = take_u64(input)?;
+    if COUNTER_END <= counter { Err(malformed(format!("a counter at {counter}"))) } else { Ok(counter) }
 }
 
 fn take_optional_log_id(input: &mut &[u8]) -> io::Result<Option<LogId>> {
@@ -334,7 +344,7 @@ mod tests {
         for vote in [Vote::new(5, 6), Vote::new_committed(7, 8)] {
             assert_eq!(decode_vote(&encode_vote(&vote)).expect("vote"), vote);
         }
-        let id = log_id(u64::MAX, 0, 1);
+        let id = log_id(COUNTER_END - 1, u64::MAX, 1);
         assert_eq!(decode_log_id(&encode_log_id(&id)).expect("log id"), id);
     }
 
@@ -347,6 +357,14 @@ mod tests {
         let mut longer = bytes.to_vec();
         longer.push(0);
         assert!(decode_membership(&longer).is_err());
+    }
+
+    #[test]
+    fn a_counter_that_nobody_can_have_reached_is_refused() {
+        for id in [log_id(COUNTER_END, 1, 1), log_id(1, 1, u64::MAX)] {
+            assert!(decode_log_id(&encode_log_id(&id)).is_err(), "{id}");
+        }
+        assert!(decode_vote(&encode_vote(&Vote::new(u64::MAX, 1))).is_err());
     }
 
     #[test]

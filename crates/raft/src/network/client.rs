@@ -327,8 +327,8 @@ impl RaftNetworkV2<TypeConfig> for PeerNetwork {
                 actual: wire::vote_from_wire(changed.actual).map_err(missing)?,
             }),
             Some(Refusal::LogNotFlushed(behind)) => Err(TransferLeaderError::LogNotFlushed {
-                expected: behind.expected.map(wire::log_id_from_wire),
-                actual: behind.actual.map(wire::log_id_from_wire),
+                expected: wire::optional_log_id_from_wire(behind.expected).map_err(missing)?,
+                actual: wire::optional_log_id_from_wire(behind.actual).map_err(missing)?,
             }),
         })
     }

@@ -94,11 +94,14 @@ impl PeerService {
     > {
         let refused = |reason: String| ReceiveError::Refused(reason);
         let vote = wire::vote_from_wire(header.ballot).map_err(|missing| refused(missing.to_string()))?;
-        let last: Option<LogId> = header.last.map(wire::log_id_from_wire);
+        let last = wire::optional_log_id_from_wire(header.last);
+        let last: Option<LogId> = last.map_err(|missing| refused(missing.to_string()))?;
         let last_membership = codec::decode_membership(&header.membership)?;
         let dir = self.state_dir.scratch("incoming");
         tracing::info!(files = header.files.len(), dir = %dir.display(), "receiving a snapshot");
-        let mut receiving = Receiving::begin(dir, header.files)?;
+        // Makes the files that are announced empty, however many: off the threads that serve everybody.
+        let begun = crate::threads::spawn_blocking(move || Receiving::begin(dir, header.files));
+        let mut receiving = begun.await.map_err(|error| refused(error.to_string()))??;
         loop {
             let part = match chunks.message().await {
                 Ok(Some(chunk)) => chunk.part,
@@ -226,7 +229,7 @@ impl Peer for PeerService {
         let Some(Part::Header(header)) = first else {
             return Err(Status::invalid_argument("a snapshot begins with its header"));
         };
-        let announced = header.last.map(wire::log_id_from_wire);
+        let announced = wire::optional_log_id_from_wire(header.last).map_err(malformed)?;
         let (vote, snapshot) = self.receive(header, chunks).await.map_err(|error| {
             tracing::warn!(%error, "a snapshot was not received");
             Status::aborted(error.to_string())

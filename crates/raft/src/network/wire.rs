@@ -22,8 +22,19 @@ pub(crate) fn log_id_to_wire(id: &LogId) -> pb::LogId {
     pb::LogId { term: id.leader_id.term, node: id.leader_id.node_id, index: id.index }
 }
 
-pub(crate) fn log_id_from_wire(wire: pb::LogId) -> LogId {
-    LogId { leader_id: LeaderId::new(wire.term, wire.node), index: wire.index }
+/// Neither terms nor positions get here by counting: whoever says so is no peer, and what is below can be
+/// counted on from without care.
+const BELIEVABLE_END: u64 = 1 << 62;
+
+pub(crate) fn log_id_from_wire(wire: pb::LogId) -> Result<LogId, Missing> {
+    if BELIEVABLE_END <= wire.term.max(wire.index) {
+        return Err(Missing("believable position"));
+    }
+    Ok(LogId { leader_id: LeaderId::new(wire.term, wire.node), index: wire.index })
+}
+
+pub(crate) fn optional_log_id_from_wire(wire: Option<pb::LogId>) -> Result<Option<LogId>, Missing> {
+    wire.map(log_id_from_wire).transpose()
 }
 
 pub(crate) fn vote_to_wire(vote: &Vote) -> pb::Ballot {
@@ -32,6 +43,9 @@ pub(crate) fn vote_to_wire(vote: &Vote) -> pb::Ballot {
 
 pub(crate) fn vote_from_wire(wire: Option<pb::Ballot>) -> Result<Vote, Missing> {
     let wire = wire.ok_or(Missing("ballot"))?;
+    if BELIEVABLE_END <= wire.term {
+        return Err(Missing("believable term"));
+    }
     Ok(Vote { leader_id: LeaderId::new(wire.term, wire.node), committed: wire.committed })
 }
 
@@ -47,8 +61,8 @@ pub(crate) fn append_to_wire(request: AppendEntriesRequest<TypeConfig>) -> pb::A
 pub(crate) fn append_from_wire(wire: pb::AppendRequest) -> Result<AppendEntriesRequest<TypeConfig>, Missing> {
     Ok(AppendEntriesRequest {
         vote: vote_from_wire(wire.ballot)?,
-        prev_log_id: wire.previous.map(log_id_from_wire),
-        leader_commit: wire.committed.map(log_id_from_wire),
+        prev_log_id: optional_log_id_from_wire(wire.previous)?,
+        leader_commit: optional_log_id_from_wire(wire.committed)?,
         entries: wire.entries.into_iter().map(entry_from_wire).collect::<Result<_, _>>()?,
     })
 }
@@ -76,7 +90,7 @@ fn entry_from_wire(wire: pb::Entry) -> Result<Entry, Missing> {
             EntryPayload::Membership(stored.membership().clone())
         }
     };
-    Ok(Entry { log_id: log_id_from_wire(wire.id.ok_or(Missing("position in an entry"))?), payload })
+    Ok(Entry { log_id: log_id_from_wire(wire.id.ok_or(Missing("position in an entry"))?)?, payload })
 }
 
 pub(crate) fn append_result_to_wire(result: StreamAppendResult<TypeConfig>) -> pb::AppendResponse {
@@ -94,8 +108,8 @@ pub(crate) fn append_result_from_wire(
 ) -> Result<StreamAppendResult<TypeConfig>, Missing> {
     use pb::append_response::Result as Wire;
     Ok(match wire.result.ok_or(Missing("result"))? {
-        Wire::Matched(matched) => Ok(matched.upto.map(log_id_from_wire)),
-        Wire::Conflict(at) => Err(StreamAppendError::Conflict(log_id_from_wire(at))),
+        Wire::Matched(matched) => Ok(optional_log_id_from_wire(matched.upto)?),
+        Wire::Conflict(at) => Err(StreamAppendError::Conflict(log_id_from_wire(at)?)),
         Wire::HigherBallot(ballot) => Err(StreamAppendError::HigherVote(vote_from_wire(Some(ballot))?)),
     })
 }
@@ -109,7 +123,7 @@ pub(crate) fn vote_request_to_wire(request: &VoteRequest<TypeConfig>) -> pb::Vot
 }
 
 pub(crate) fn vote_request_from_wire(wire: pb::VoteRequest) -> Result<VoteRequest<TypeConfig>, Missing> {
-    let mut request = VoteRequest::new(vote_from_wire(wire.ballot)?, wire.last.map(log_id_from_wire));
+    let mut request = VoteRequest::new(vote_from_wire(wire.ballot)?, optional_log_id_from_wire(wire.last)?);
     request.leadership_transfer = wire.leadership_transfer;
     Ok(request)
 }
@@ -123,7 +137,7 @@ pub(crate) fn vote_response_to_wire(response: &VoteResponse<TypeConfig>) -> pb::
 }
 
 pub(crate) fn vote_response_from_wire(wire: pb::VoteResponse) -> Result<VoteResponse<TypeConfig>, Missing> {
-    Ok(VoteResponse::new(vote_from_wire(wire.ballot)?, wire.last.map(log_id_from_wire), wire.granted))
+    Ok(VoteResponse::new(vote_from_wire(wire.ballot)?, optional_log_id_from_wire(wire.last)?, wire.granted))
 }
 
 pub(crate) fn transfer_to_wire(request: &TransferLeaderRequest<TypeConfig>) -> pb::TransferLeaderRequest {
@@ -137,5 +151,5 @@ pub(crate) fn transfer_to_wire(request: &TransferLeaderRequest<TypeConfig>) -> p
 pub(crate) fn transfer_from_wire(
     wire: pb::TransferLeaderRequest,
 ) -> Result<TransferLeaderRequest<TypeConfig>, Missing> {
-    Ok(TransferLeaderRequest::new(vote_from_wire(wire.from)?, wire.to, wire.last.map(log_id_from_wire)))
+    Ok(TransferLeaderRequest::new(vote_from_wire(wire.from)?, wire.to, optional_log_id_from_wire(wire.last)?))
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::snapshot_chunk::Part;
 use openraft::type_config::alias::SnapshotOf;
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,11 @@ use tokio_stream::wrappers::ReceiverStream;
 /// Large enough that framing costs nothing, small enough to hold a few.
 const CHUNK_BYTES: usize = 1 << 20;
 const CHUNKS_AHEAD: usize = 4;
+
+/// A file of the engine holds 64 MiB: a state of this many would not fit any disk.
+const FILES_MAX: usize = 1 << 20;
+/// An engine has a handful. They cost the sender nothing, and the receiver a sync each.
+const EMPTY_FILES_MAX: usize = 1 << 10;
 
 /// The chunks that carry `snapshot`. A read error ends the stream early, which the receiver sees
 /// as an incomplete state and refuses.
@@ -116,12 +122,7 @@ pub(crate) struct Receiving {
 
 impl Receiving {
     pub(crate) fn begin(dir: PathBuf, files: Vec<pb::SnapshotFile>) -> Result<Receiving, ReceiveError> {
-        for file in &files {
-            // The name comes from outside: it must stay inside the directory.
-            if file.name.is_empty() || file.name.contains(['/', '\0']) || file.name.starts_with("..") {
-                return Err(ReceiveError::Refused(format!("file name {:?} is not acceptable", file.name)));
-            }
-        }
+        check_announced(&files).map_err(ReceiveError::Refused)?;
         let state = StateSnapshot::files(dir.clone(), None);
         fs::create_dir_all(&dir)?;
         let mut receiving = Receiving { dir, state, files, open: None, done: 0 };
@@ -188,6 +189,23 @@ impl Receiving {
     }
 }
 
+/// What a sender announces comes from outside: it must stay inside the directory, and within reason.
+fn check_announced(files: &[pb::SnapshotFile]) -> Result<(), String> {
+    let empty = files.iter().filter(|file| file.bytes == 0).count();
+    if FILES_MAX < files.len() || EMPTY_FILES_MAX < empty {
+        return Err(format!("{} files, {empty} of them empty, are too many", files.len()));
+    }
+    let mut names = HashSet::new();
+    for file in files {
+        let name = file.name.as_str();
+        let is_plain = !name.is_empty() && !name.contains(['/', '\0']) && !name.starts_with('.');
+        if !is_plain || !names.insert(name) {
+            return Err(format!("file name {name:?} is not acceptable"));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,8 +256,20 @@ mod tests {
     #[test]
     fn a_file_name_cannot_leave_the_directory() {
         let root = tempfile::tempdir().expect("temp dir");
-        for name in ["../x", "/etc/x", "", "a/b"] {
+        for name in ["../x", "/etc/x", "", "a/b", ".", ".."] {
             assert!(Receiving::begin(root.path().join("i"), vec![file(name, 1)]).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_announced_twice_or_without_measure_is_refused() {
+        let empty = |number: usize| file(&format!("{number}"), 0);
+        let named = |number: usize| file(&format!("{number}"), 1);
+        assert!(check_announced(&[file("a", 1), file("b", 1)]).is_ok());
+        assert!(check_announced(&[file("a", 1), file("a", 2)]).is_err());
+        assert!(check_announced(&(0..EMPTY_FILES_MAX).map(empty).collect::<Vec<_>>()).is_ok());
+        assert!(check_announced(&(0..=EMPTY_FILES_MAX).map(empty).collect::<Vec<_>>()).is_err());
+        assert!(check_announced(&(0..=EMPTY_FILES_MAX).map(named).collect::<Vec<_>>()).is_ok());
+        assert!(check_announced(&(0..=FILES_MAX).map(named).collect::<Vec<_>>()).is_err());
     }
 }

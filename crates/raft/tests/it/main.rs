@@ -5,6 +5,7 @@ mod log_store_cost;
 mod log_store_crash;
 mod log_store_damage;
 mod log_store_failure;
+mod log_store_hostile;
 mod log_store_kill;
 mod log_store_model;
 mod log_store_order;

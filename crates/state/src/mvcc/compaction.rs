@@ -112,6 +112,15 @@ impl Compactor {
     }
 }
 
+/// What an event replaced: the version before its revision, and the one before it in its revision. Both
+/// are older than itself, or what is removed would be somebody else's.
+fn replaced(id: EventId, row: &LogRow<'_>) -> Result<[Option<EventId>; 2], StateError> {
+    let shadowed = row.shadows.map(|sub| EventId { revision: id.revision, sub });
+    let older =
+        row.link.is_none_or(|link| link.revision < id.revision) && shadowed.is_none_or(|event| event < id);
+    if older { Ok([row.link, shadowed]) } else { Err(damaged("log")) }
+}
+
 /// What one step removes.
 struct Sweep<'a> {
     batch: Batch,
@@ -131,8 +140,7 @@ impl Sweep<'_> {
         while let Some((key, row)) = rows.row() {
             let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
             let row = LogRow::decode(row).ok_or(damaged("log"))?;
-            let shadowed = row.shadows.map(|sub| EventId { revision: id.revision, sub });
-            for held in [row.link, shadowed].into_iter().flatten() {
+            for held in replaced(id, &row)?.into_iter().flatten() {
                 bytes += self.weight_of(held, row.key)?;
             }
             rows.step();
@@ -154,9 +162,9 @@ impl Sweep<'_> {
     fn remove_superseded(&mut self, id: EventId, row: &LogRow<'_>) -> Result<u64, StateError> {
         let mut removed = 0;
         let mut version_key = Vec::new();
-        let shadowed = row.shadows.map(|sub| EventId { revision: id.revision, sub });
+        let [link, shadowed] = replaced(id, row)?;
         let itself = row.tombstone.then_some(id);
-        for gone in [row.link, shadowed, itself].into_iter().flatten() {
+        for gone in [link, shadowed, itself].into_iter().flatten() {
             self.bytes += self.weight_of(gone, row.key)?;
             self.batch.delete(Column::Log, &gone.to_bytes());
             version_row::row_key(row.key, gone, &mut version_key);

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Always true: bucket 0 begins at the empty key and is never removed; a bucket's number is exactly
-//! the number of its rows in `head`, asserted whenever one is split. Where the borders lie depends on
+//! the number of its rows in `head`, checked whenever one is split. Where the borders lie depends on
 //! how the log was cut into batches and so differs between members; no answer depends on it.
 //!
 //! A copy shares all its chunks: that is how a reader has the counts of its own point in time.
@@ -29,6 +29,8 @@ const BUCKET_KEYS_MAX: u64 = 512;
 const BUCKET_KEYS_SPLIT: u64 = 256;
 /// Two neighbours that have no more than this together become one.
 const BUCKET_KEYS_MERGE: u64 = 128;
+/// No bucket holds so many, and the sum of any number of them is a number.
+const KEYS_END: u64 = 1 << 32;
 const CHUNK_BUCKETS_MAX: usize = 256;
 const CHUNK_BUCKETS_SPLIT: usize = 128;
 
@@ -75,7 +77,8 @@ impl Counts {
         let mut buckets = Vec::new();
         let mut rows = view.scan(Column::Counts, &[BUCKET_ROW], Some(&[BUCKET_ROW + 1]));
         while let Some((key, value)) = rows.row() {
-            let keys = value.try_into().map(u64::from_be_bytes).map_err(|_| damaged("count"))?;
+            let keys = value.try_into().ok().map(u64::from_be_bytes).filter(|keys| *keys < KEYS_END);
+            let keys = keys.ok_or(damaged("count"))?;
             buckets.push(Bucket { first: Bytes::copy_from_slice(&key[1..]), keys });
             rows.step();
         }
@@ -125,14 +128,16 @@ impl Counts {
     }
 
     /// Notes that `key` has died; returns its bucket's first key.
-    pub(crate) fn died(&mut self, key: &[u8]) -> Bytes {
+    pub(crate) fn died(&mut self, key: &[u8]) -> Result<Bytes, StateError> {
         let (c, b) = self.locate(key);
         let chunk = Arc::make_mut(&mut self.chunks[c]);
-        assert!(0 < chunk.buckets[b].keys, "a key that dies was counted");
+        if chunk.buckets[b].keys == 0 {
+            return Err(damaged("count"));
+        }
         chunk.buckets[b].keys -= 1;
         chunk.keys -= 1;
         self.keys -= 1;
-        chunk.buckets[b].first.clone()
+        Ok(chunk.buckets[b].first.clone())
     }
 
     /// Splits and merges the buckets that changed, and says how their rows must change.
@@ -181,7 +186,9 @@ impl Counts {
             Ok(ControlFlow::Continue(()))
         })?;
         let walked: u64 = parts.iter().map(|part| part.keys).sum();
-        assert_eq!(walked, keys, "a bucket's number is that of its rows");
+        if walked != keys {
+            return Err(damaged("count"));
+        }
         changes.extend(parts.iter().map(|part| (part.first.clone(), Some(part.keys))));
         let chunk = Arc::make_mut(&mut self.chunks[c]);
         chunk.buckets.splice(b..=b, parts);

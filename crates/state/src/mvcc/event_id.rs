@@ -47,7 +47,7 @@ impl EventId {
 
     pub(crate) const fn next(self) -> EventId {
         if self.sub == u32::MAX {
-            EventId::first_of(self.revision + 1)
+            EventId::first_of(self.revision.saturating_add(1))
         } else {
             EventId { revision: self.revision, sub: self.sub + 1 }
         }

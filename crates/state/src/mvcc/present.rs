@@ -116,14 +116,17 @@ impl Present<'_> {
         let first = keys.first().as_bytes();
         let end = keys.end();
         let from = self.counts.place(first);
-        let Some(end) = end else {
-            return Ok(self.counts.keys() - from.keys_before - self.rows.count(from.first, Some(first))?);
-        };
-        let to = self.counts.place(&end);
-        if from.first == to.first {
-            return self.rows.count(first, Some(&end));
+        let to = end.as_deref().map(|end| (end, self.counts.place(end)));
+        if let Some((end, to)) = &to
+            && from.first == to.first
+        {
+            return self.rows.count(first, Some(end));
         }
-        let below_end = to.keys_before + self.rows.count(to.first, Some(&end))?;
-        Ok(below_end - from.keys_before - self.rows.count(from.first, Some(first))?)
+        let below_first = from.keys_before + self.rows.count(from.first, Some(first))?;
+        let below_end = match to {
+            None => self.counts.keys(),
+            Some((end, to)) => to.keys_before + self.rows.count(to.first, Some(end))?,
+        };
+        below_end.checked_sub(below_first).ok_or(damaged("count"))
     }
 }

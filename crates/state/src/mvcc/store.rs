@@ -149,9 +149,10 @@ impl Store {
         self.changed_buckets.insert(bucket);
     }
 
-    pub(crate) fn note_died(&mut self, key: &[u8]) {
-        let bucket = self.counts.died(key);
+    pub(crate) fn note_died(&mut self, key: &[u8]) -> Result<(), StateError> {
+        let bucket = self.counts.died(key)?;
         self.changed_buckets.insert(bucket);
+        Ok(())
     }
 
     /// Brings the bucket rows of the batch up to date. Before every write.

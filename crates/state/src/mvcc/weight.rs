@@ -18,6 +18,9 @@ const WEIGHT: &[u8] = b"weight";
 /// The keys and numbers of the three rows, beside what varies.
 const EVENT_BYTES: u64 = 96;
 
+/// No store ever wrote so much.
+pub(crate) const BYTES_END: u64 = 1 << 62;
+
 /// A lease has a row of its own.
 pub(crate) const LEASE_BYTES: u64 = 64;
 
@@ -29,7 +32,10 @@ pub(crate) fn of_event(row: &[u8], key: &[u8]) -> u64 {
 /// Everything that was ever written. Counted, if no earlier release has kept the sum.
 pub(crate) fn load(view: &View) -> Result<u64, StateError> {
     match view.get(Column::Meta, WEIGHT)? {
-        Some(row) => row.as_ref().try_into().map(u64::from_be_bytes).map_err(|_| damaged("weight")),
+        Some(row) => {
+            let bytes = row.as_ref().try_into().ok().map(u64::from_be_bytes);
+            bytes.filter(|bytes| *bytes < BYTES_END).ok_or(damaged("weight"))
+        }
         None => Ok(count(view)? + Removed::load(view)?.bytes),
     }
 }

@@ -106,10 +106,11 @@ impl<'a> WriteTxn<'a> {
             NewLease::Set(lease) => lease.map_or(0, LeaseId::get),
             NewLease::KeepCurrent => kept.expect("checked before").lease,
         };
+        let version = kept.map_or(0, |kept| kept.version);
         let tail = Tail {
             created: kept.map_or(self.revision, |kept| kept.created),
             modified: self.revision,
-            version: kept.map_or(0, |kept| kept.version) + 1,
+            version: version.checked_add(1).ok_or(damaged("head"))?,
             value: &value,
             lease,
         };
@@ -148,7 +149,7 @@ impl<'a> WriteTxn<'a> {
         let deleted = doomed.len() as u64;
         let mut previous = Vec::with_capacity(if delete.want_previous { doomed.len() } else { 0 });
         for (key, standing) in doomed {
-            let before = self.delete(key, standing, delete.want_previous);
+            let before = self.delete(key, standing, delete.want_previous)?;
             previous.extend(before.filter(|_| delete.want_previous));
         }
         Ok(Deleted { revision: self.revision_now(), deleted, previous })
@@ -158,13 +159,13 @@ impl<'a> WriteTxn<'a> {
     pub(crate) fn delete_each(&mut self, keys: Vec<Bytes>) -> Result<Revision, StateError> {
         for key in keys {
             let standing = self.store.standing(&key, self.want_events)?.ok_or(damaged("lease"))?;
-            self.delete(key, standing, false);
+            self.delete(key, standing, false)?;
         }
         Ok(self.revision_now())
     }
 
     /// Gives what the key was, if that is wanted.
-    fn delete(&mut self, key: Bytes, standing: Standing, want: bool) -> Option<KeyValue> {
+    fn delete(&mut self, key: Bytes, standing: Standing, want: bool) -> Result<Option<KeyValue>, StateError> {
         self.store.move_lease(&key, standing.lease, 0);
         let (mut ties, before) = self.tie(&key, Some(standing), want);
         if self.want_events {
@@ -172,8 +173,8 @@ impl<'a> WriteTxn<'a> {
             let kind = EventKind::Delete { key: Bytes::copy_from_slice(&key), modified };
             self.events.push(Event { kind, previous: ties.previous.take() });
         }
-        self.write_tombstone(key, &ties);
-        before
+        self.write_tombstone(key, &ties)?;
+        Ok(before)
     }
 
     fn standing_in(&self, keys: &KeyRange, want_kv: bool) -> Result<Vec<(Bytes, Standing)>, StateError> {
@@ -229,15 +230,16 @@ impl<'a> WriteTxn<'a> {
         Ok(())
     }
 
-    fn write_tombstone(&mut self, key: Bytes, ties: &Ties) {
+    fn write_tombstone(&mut self, key: Bytes, ties: &Ties) -> Result<(), StateError> {
         self.row.clear();
         self.header(ties).encode_tombstone(&mut self.row, &key, self.revision);
         let id = self.write_log_row(&key);
         version_row::row_key(&key, id, &mut self.version_key);
         self.store.batch.put(Column::Versions, &self.version_key, &version_row::TOMBSTONE_ROW);
         self.store.batch.delete(Column::Head, &key);
-        self.store.note_died(&key);
+        self.store.note_died(&key)?;
         self.store.overlay.insert(key, None);
+        Ok(())
     }
 
     fn header(&self, ties: &Ties) -> LogRowHeader {

@@ -9,6 +9,7 @@ mod auth;
 mod backups;
 mod counting;
 mod generate;
+mod hostile;
 mod model;
 mod pace;
 mod property;

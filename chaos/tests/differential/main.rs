@@ -1,4 +1,7 @@
-//! Meerkat and real etcd answer the same random requests in the same way.
+//! Meerkat and real etcd answer the same random requests in the same way, and so they do for those that
+//! kube-apiserver sends.
+
+mod kube;
 
 use std::time::Duration;
 

@@ -4,6 +4,8 @@
 //! One cluster serves all the cases of a test. After each, every member must still run, answer, and
 //! hold the key that was put first.
 
+mod peer;
+
 use std::future::Future;
 use std::time::{Duration, Instant};
 
