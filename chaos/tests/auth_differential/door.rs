@@ -42,22 +42,24 @@ fn the_list_watch_door_asks_the_users_of_the_store() {
         let member = &cluster.endpoints()[0];
         let url = cluster.members()[0].listwatch_url();
         let nobody = Client::nobody(member);
-        for user in ["root", "viewer", "editor", "bare"] {
+        for user in ["root", "viewer", "editor", "bare", "writer"] {
             add_user(&nobody, user).await?;
         }
         grant_role(&nobody, "root", "root").await?;
         let (first, end) = ("/registry/configmaps/default/", "/registry/configmaps/default0");
         add_role(&nobody, "view", 0, first, end).await?;
         add_role(&nobody, "edit", 2, first, end).await?;
+        add_role(&nobody, "write", 1, first, end).await?;
         grant_role(&nobody, "viewer", "view").await?;
         grant_role(&nobody, "editor", "edit").await?;
+        grant_role(&nobody, "writer", "write").await?;
         let open = ask(&url, "GET", MAPS, None, "").await?;
         enable(&nobody).await?;
         let mut tokens = Vec::new();
-        for user in ["root", "viewer", "editor", "bare"] {
+        for user in ["root", "viewer", "editor", "bare", "writer"] {
             tokens.push(nobody.token_for(user, user).await.map_err(failed("login"))?);
         }
-        let [root, viewer, editor, bare] = [0, 1, 2, 3].map(|at| Some(tokens[at].as_str()));
+        let [root, viewer, editor, bare, writer] = [0, 1, 2, 3, 4].map(|at| Some(tokens[at].as_str()));
         let map = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
         let watch = format!("{MAPS}?watch=true&timeoutSeconds=1");
         let table = [
@@ -71,6 +73,12 @@ fn the_list_watch_door_asks_the_users_of_the_store() {
             ("viewer creates", "POST", MAPS, viewer, 403),
             ("editor creates", "POST", MAPS, editor, 201),
             ("viewer gets", "GET", "/api/v1/namespaces/default/configmaps/a", viewer, 200),
+            // The answers to these are the object.
+            ("writer patches", "PATCH", "/api/v1/namespaces/default/configmaps/a", writer, 403),
+            ("writer deletes", "DELETE", "/api/v1/namespaces/default/configmaps/a", writer, 403),
+            ("writer creates what there is", "POST", MAPS, writer, 409),
+            ("editor deletes", "DELETE", "/api/v1/namespaces/default/configmaps/a", editor, 200),
+            ("writer creates", "POST", MAPS, writer, 201),
             ("editor lists secrets", "GET", "/api/v1/namespaces/default/secrets", editor, 403),
             ("root lists secrets", "GET", "/api/v1/namespaces/default/secrets", root, 200),
             ("nobody asks whether it lives", "GET", "/livez", None, 200),

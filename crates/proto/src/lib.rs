@@ -28,6 +28,7 @@ pub mod pb {
     pub use packages::meerkat::entry::v1 as entry;
     pub use packages::meerkat::peer::v1 as peer;
     pub use packages::mvccpb as mvcc;
+    pub use packages::opentelemetry::proto::collector::trace::v1 as otlp;
     pub use packages::v3electionpb as election;
     pub use packages::v3lockpb as lock;
 
@@ -58,6 +59,17 @@ pub mod pb {
             pub mod reflection {
                 pub mod v1 {
                     tonic::include_proto!("grpc.reflection.v1");
+                }
+            }
+        }
+        pub mod opentelemetry {
+            pub mod proto {
+                pub mod collector {
+                    pub mod trace {
+                        pub mod v1 {
+                            tonic::include_proto!("opentelemetry.proto.collector.trace.v1");
+                        }
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@
 //! bootstrapping, and never on a member that already has data.
 
 mod auth;
+mod distributed_tracing;
 mod http_options;
 mod member_url;
 mod security;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use auth::{AuthOptions, JwtOptions, TokenKind};
+pub use distributed_tracing::{RawTracing, TracingOptions};
 pub use http_options::HttpOptions;
 pub use member_url::{MemberUrl, Transport};
 pub use security::{KeyPair, Protocol, RawSecurity, RawTls, Security, SecurityError, TlsConfig, TlsVersion};
@@ -81,6 +83,7 @@ pub struct RawFlags {
     pub auth_token_ttl_seconds: u64,
     pub bcrypt_cost: u32,
     pub http: HttpOptions,
+    pub tracing: RawTracing,
     pub tuning: Tuning,
 }
 
@@ -119,6 +122,7 @@ impl Default for RawFlags {
             auth_token_ttl_seconds: 300,
             bcrypt_cost: 10,
             http: HttpOptions::default(),
+            tracing: RawTracing::default(),
             tuning: Tuning::default(),
         }
     }
@@ -223,6 +227,8 @@ pub struct Config {
     pub corruption_checks: CorruptionChecks,
     pub auth: AuthOptions,
     pub http: HttpOptions,
+    /// `None`: no spans are made.
+    pub tracing: Option<TracingOptions>,
     pub tuning: Tuning,
 }
 
@@ -271,6 +277,10 @@ pub enum ConfigError {
     AuthToken(String),
     #[error("--bcrypt-cost is {0}; it must be at least 4 and at most 31")]
     BcryptCost(u32),
+    #[error("distributed tracing configurition is not valid: (tracing sampling rate {0})")]
+    TracingRate(String),
+    #[error("--distributed-tracing-address is {0:?}: it must be host:port")]
+    TracingAddress(String),
     #[error("--name must not be empty")]
     EmptyName,
     #[error("couldn't find local name {0:?} in the initial cluster configuration")]
@@ -338,6 +348,7 @@ impl Config {
             corruption_checks: raw.corruption_checks,
             auth,
             http: raw.http,
+            tracing: distributed_tracing::read(&raw.tracing)?,
             tuning: raw.tuning,
             name: raw.name,
         };

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 /// What members say to each other, on another port.
 const PEER_PACKAGE: &str = "meerkat.peer.v1";
+/// What collectors of spans serve, and we call.
+const COLLECTOR_PACKAGE: &str = "opentelemetry.proto.collector.trace.v1";
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     // Compiled together with this program: a test decodes them.
@@ -19,7 +21,8 @@ pub(crate) fn pool() -> &'static DescriptorPool {
 
 /// The services of the client port.
 pub(crate) fn services() -> impl Iterator<Item = prost_reflect::ServiceDescriptor> {
-    pool().services().filter(|service| service.package_name() != PEER_PACKAGE)
+    let elsewhere = [PEER_PACKAGE, COLLECTOR_PACKAGE];
+    pool().services().filter(move |service| !elsewhere.contains(&service.package_name()))
 }
 
 #[cfg(test)]
@@ -32,6 +35,8 @@ mod tests {
         for name in ["etcdserverpb.KV", "etcdserverpb.Watch", "v3lockpb.Lock", "v3electionpb.Election"] {
             assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
         }
-        assert!(!names.iter().any(|name| name.starts_with(PEER_PACKAGE)), "{names:?}");
+        for package in [PEER_PACKAGE, COLLECTOR_PACKAGE] {
+            assert!(!names.iter().any(|name| name.starts_with(package)), "{package} in {names:?}");
+        }
     }
 }

@@ -24,6 +24,7 @@ mod publish;
 mod punctual;
 pub mod restore;
 mod space;
+mod spans;
 pub mod tls;
 mod upkeep;
 mod version;

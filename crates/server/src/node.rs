@@ -14,6 +14,7 @@ use crate::listen::{self, ListenError, Listener, Ports};
 use crate::local_store::LocalStore;
 use crate::metrics::{Calls, Changes, CountCalls, Metrics};
 use crate::publish::publish;
+use crate::spans::{Traced, Tracer};
 use crate::tls::{Keys, TlsError};
 use crate::upkeep::Upkeep;
 use crate::watch_source::{Published, StoreHistory, watch_leader};
@@ -173,9 +174,10 @@ async fn serve_until<L: Listener>(
     let config = Arc::new(config);
     let upkeep = Upkeep::start(&mut tasks, &raft, &config);
     let calls = Arc::new(Calls::new());
+    let tracer = config.tracing.as_ref().map(Tracer::start);
     let counters = (watch_counters.clone(), lease_counters);
-    let metrics =
-        Arc::new(Metrics::new(&config, hub.clone(), counters, (calls.clone(), changes), upkeep.clone()));
+    let of_upkeep = (upkeep.clone(), tracer.clone());
+    let metrics = Arc::new(Metrics::new(&config, hub.clone(), counters, (calls.clone(), changes), of_upkeep));
     let (stop, stopping) = watch::channel(false);
     let mut servers = JoinSet::new();
     let mut peer_servers = JoinSet::new();
@@ -186,8 +188,8 @@ async fn serve_until<L: Listener>(
     let guard = Guard::new(raft.clone(), tokens, request_timeout(&config));
     let http_state = HttpState { raft: raft.clone(), metrics: metrics.clone() };
     let before = (&upkeep.pressure, &guard);
-    let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, &config)
-        .layer(tower::layer::layer_fn(move |inner| CountCalls::new(inner, calls.clone())));
+    let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, &config);
+    let services = observed(services, calls, tracer.as_ref());
     let open = (ports.client, ports.client_http, ports.metrics);
     open_to_clients(&mut servers, open, (services, http_state), (&config, &stopping));
     let (ready, is_ready) = watch::channel(false);
@@ -209,11 +211,34 @@ async fn serve_until<L: Listener>(
     hub.stop();
     drain(&mut servers).await;
     drop(tasks);
+    take_apart(&raft, peer_servers, tracer).await;
+    result
+}
+
+/// What is left to end once no client is served any more.
+async fn take_apart(
+    raft: &RaftNode,
+    mut peer_servers: JoinSet<Result<(), RunError>>,
+    tracer: Option<Tracer>,
+) {
     raft.stop().await;
     // Peers keep their streams open for ever, so there is nothing to wait for.
     peer_servers.shutdown().await;
+    if let Some(tracer) = tracer {
+        tracer.stop().await;
+    }
     tracing::info!("stopped");
-    result
+}
+
+/// The services with what looks on from the outside: counters, and spans if they are asked for.
+fn observed(services: axum::Router, calls: Arc<Calls>, tracer: Option<&Tracer>) -> axum::Router {
+    let counted = services.layer(tower::layer::layer_fn(move |inner| CountCalls::new(inner, calls.clone())));
+    match tracer.cloned() {
+        None => counted,
+        Some(tracer) => {
+            counted.layer(tower::layer::layer_fn(move |inner| Traced::new(inner, tracer.clone())))
+        }
+    }
 }
 
 /// Serves the ports that clients come in at: for gRPC, for HTTP apart from it, and for metrics.

@@ -1,8 +1,8 @@
 //! Who is who at the door of a member, and who may do what: the users and roles of its store.
 //!
 //! A bearer token is the store's. Who may read a resource's keys under `/registry` may get, list and
-//! watch it; who may write them may create, change and delete. Pages that show no objects are for
-//! everybody. While the store asks nobody who they are, neither does the door.
+//! watch it; who may write them may create; who may do both may change and delete. Pages that show no
+//! objects are for everybody. While the store asks nobody who they are, neither does the door.
 
 use futures::future::BoxFuture;
 use meerkat_listwatch::door::Access;
@@ -26,10 +26,25 @@ struct ByStore {
 
 impl ByStore {
     fn touches(&self, user: Option<&str>, verb: &str, keys: LocalKeys<'_>) -> bool {
-        match verb {
-            "get" | "list" | "watch" => self.store.may_read(user, keys),
-            _ => self.store.may_write(user, keys),
-        }
+        let Touch { reads, writes } = touch(verb);
+        (!reads || self.store.may_read(user, keys)) && (!writes || self.store.may_write(user, keys))
+    }
+}
+
+/// What a verb does with the keys of what it is about.
+#[derive(Debug, PartialEq, Eq)]
+struct Touch {
+    reads: bool,
+    writes: bool,
+}
+
+/// Whoever changes or deletes an object is answered with it, and so reads what others have put there; as a
+/// Put or a DeleteRange that asks for what was there before.
+fn touch(verb: &str) -> Touch {
+    match verb {
+        "get" | "list" | "watch" => Touch { reads: true, writes: false },
+        "create" => Touch { reads: false, writes: true },
+        _ => Touch { reads: true, writes: true },
     }
 }
 
@@ -108,6 +123,23 @@ fn keys(built_in: &Registry, group: &str, resource: &str, namespace: &str, name:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_may_only_write_is_shown_nothing_that_was_there() {
+        for (verb, reads, writes) in [
+            ("get", true, false),
+            ("list", true, false),
+            ("watch", true, false),
+            ("create", false, true),
+            ("update", true, true),
+            ("patch", true, true),
+            ("delete", true, true),
+            ("deletecollection", true, true),
+            ("a verb to come", true, true),
+        ] {
+            assert_eq!(touch(verb), Touch { reads, writes }, "{verb}");
+        }
+    }
 
     #[test]
     fn a_resource_is_the_prefix_of_its_keys() {

@@ -21,7 +21,7 @@ pub use given::command;
 use logging::Logging;
 use meerkat::listwatch::{addresses, member_door};
 use meerkat_proto::go_duration;
-use meerkat_server::config::{Config, HttpOptions, MemberUrl, RawFlags, Tuning};
+use meerkat_server::config::{Config, HttpOptions, MemberUrl, RawFlags, RawTracing, Tuning};
 use meerkat_server::tls::Keys;
 use meerkat_server::{CorruptionChecks, ListenError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -218,6 +218,7 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
             given.text("host-whitelist"),
             given.text("metrics"),
         )?,
+        tracing: tracing_flags(given)?,
         tuning: tuning(given)?,
     })
 }
@@ -233,6 +234,16 @@ fn corruption_checks(given: &Given) -> Result<CorruptionChecks, String> {
         every: every("corrupt-check-time")?,
         initially: given.switch("initial-corrupt-check"),
         after_compaction: after_compaction.filter(|_| given.switch("compact-hash-check-enabled")),
+    })
+}
+
+fn tracing_flags(given: &Given) -> Result<RawTracing, String> {
+    Ok(RawTracing {
+        enabled: given.switch("enable-distributed-tracing"),
+        address: given.text("distributed-tracing-address").to_owned(),
+        service_name: given.text("distributed-tracing-service-name").to_owned(),
+        instance_id: given.text("distributed-tracing-instance-id").to_owned(),
+        sampling_rate: given.number("distributed-tracing-sampling-rate")?,
     })
 }
 

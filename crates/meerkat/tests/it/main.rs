@@ -19,5 +19,6 @@ mod serve;
 mod snapshot;
 mod times;
 mod tls;
+mod tracing;
 mod watch;
 mod watch_beyond;

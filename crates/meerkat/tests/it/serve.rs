@@ -34,6 +34,16 @@ fn bad_flags_are_refused_with_a_reason_before_anything_is_written() {
     check_refused(&["--feature-gates=Nonsense=true"], &[], "unrecognized feature gate: Nonsense");
     check_refused(&["grpc-proxy", "start"], &[], "grpc-proxy is not supported");
     check_refused(&["--listen-client-urls=http://127.0.0.1:1"], &[], "--advertise-client-urls is required");
+    check_refused(
+        &["--enable-distributed-tracing", "--distributed-tracing-sampling-rate=-1"],
+        &[],
+        "tracing sampling rate must be positive",
+    );
+    check_refused(
+        &["--experimental-distributed-tracing-address=nowhere"],
+        &[("ETCD_EXPERIMENTAL_ENABLE_DISTRIBUTED_TRACING", "true")],
+        "--distributed-tracing-address is \"nowhere\": it must be host:port",
+    );
     check_refused(&["--log-level=loud"], &[], "unknown --log-level");
 }
 

@@ -6,6 +6,7 @@ use super::status;
 use crate::auth::{Caller, Guard};
 use crate::config::Config;
 use crate::space::Quota;
+use crate::spans::stage;
 use futures::stream::BoxStream;
 use meerkat_proto::convert;
 use meerkat_proto::pb::etcdserver as pb;
@@ -68,7 +69,7 @@ impl KvService {
         // The client's message was measured already; our own encoding differs by a few bytes for
         // each operation.
         let bytes_max = self.max_request_bytes + meerkat_types::limits::REQUEST_OVERHEAD_BYTES;
-        let outcome = self.guard.propose(caller, command, bytes_max).await;
+        let outcome = stage("raft.propose", self.guard.propose(caller, command, bytes_max)).await;
         match outcome.map_err(|error| status::propose(&error))? {
             Outcome::Refused(refusal) => Err(status::refused(&refusal)),
             outcome => Ok(outcome),
@@ -86,7 +87,10 @@ impl KvService {
             Consistency::Linearizable if self.raft.leadership().is_learner() => {
                 Err(status::etcd(meerkat_proto::error_text::EtcdError::NotSupportedForLearner))
             }
-            Consistency::Linearizable => self.raft.reads().ready_to_read().await.map_err(status::read_index),
+            Consistency::Linearizable => {
+                let ready = stage("raft.read_index", self.raft.reads().ready_to_read());
+                ready.await.map_err(status::read_index)
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use crate::auth::{Caller, Credentials, Guard};
 use crate::config::Config;
 use crate::lease::{Book, Renewals};
 use crate::space::Quota;
+use crate::spans::stage;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use meerkat_proto::error_text::EtcdError;
@@ -50,7 +51,7 @@ impl LeaseService {
 
     async fn propose(&self, caller: &Caller, command: Command) -> Result<Outcome, Status> {
         self.quota.admit(&command).await.map_err(status::no_room)?;
-        let outcome = self.guard.propose(caller, command, ENTRY_BYTES_MAX).await;
+        let outcome = stage("raft.propose", self.guard.propose(caller, command, ENTRY_BYTES_MAX)).await;
         outcome.map_err(|error| status::propose(&error))
     }
 

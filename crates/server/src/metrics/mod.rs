@@ -12,6 +12,7 @@ mod sections;
 use crate::config::Config;
 use crate::grpc::watch::WatchCounters;
 use crate::lease::LeaseCounters;
+use crate::spans::Tracer;
 use crate::upkeep::Upkeep;
 use crate::version::{CLUSTER_VERSION, SERVER_VERSION};
 use meerkat_raft::RaftNode;
@@ -32,6 +33,7 @@ pub(crate) struct Metrics {
     watch: Arc<WatchCounters>,
     leases: Arc<LeaseCounters>,
     upkeep: Upkeep,
+    tracer: Option<Tracer>,
     health_success: AtomicU64,
     health_failures: AtomicU64,
 }
@@ -42,7 +44,7 @@ impl Metrics {
         hub: Hub,
         (watch, leases): (Arc<WatchCounters>, Arc<LeaseCounters>),
         (calls, changes): (Arc<Calls>, Arc<Changes>),
-        upkeep: Upkeep,
+        (upkeep, tracer): (Upkeep, Option<Tracer>),
     ) -> Metrics {
         Metrics {
             extensive: config.http.extensive_metrics,
@@ -52,6 +54,7 @@ impl Metrics {
             watch,
             leases,
             upkeep,
+            tracer,
             quota_backend_bytes: config.quota_backend_bytes.unwrap_or(0),
             health_success: AtomicU64::new(0),
             health_failures: AtomicU64::new(0),
@@ -75,6 +78,9 @@ impl Metrics {
         sections::changes(&mut page, &self.changes, raft);
         sections::peers(&mut page, raft);
         sections::calls(&mut page, &self.calls, self.extensive);
+        if let Some(tracer) = &self.tracer {
+            sections::spans(&mut page, tracer.counters());
+        }
         process::render(&mut page);
         page.0
     }

@@ -3,6 +3,7 @@
 use super::calls::{CODES, Calls, Method};
 use super::changes::Changes;
 use super::page::{Page, escaped};
+use crate::spans::SpanCounters;
 use meerkat_raft::RaftNode;
 use meerkat_types::{Consistency, Key, KeyRange, RangeQuery, RevisionBounds, Sort};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +76,17 @@ fn clients(page: &mut Page, calls: &Calls) {
     let started = ranges.iter().filter_map(|path| calls.method(path));
     let ranges = started.map(|method| method.started.load(Ordering::Relaxed)).sum();
     page.counter("etcd_mvcc_range_total", "Ranges asked for by clients.", ranges);
+}
+
+/// Spans, if they are made at all.
+pub(super) fn spans(page: &mut Page, counters: &SpanCounters) {
+    let samples = [
+        ("{result=\"exported\"}", read(&counters.exported)),
+        ("{result=\"dropped\"}", read(&counters.dropped)),
+        ("{result=\"failed\"}", read(&counters.failed)),
+    ];
+    let help = "Spans made; dropped: too many waited; failed: the collector did not take them.";
+    page.metric("meerkat_spans_total", "counter", help, &samples);
 }
 
 /// What this member has applied.
