@@ -1,8 +1,8 @@
 # Sourced by scripts that set other people's clients on Meerkat: members on loopback, in processes of
 # the script's own. The script has `die`, and a directory `$work` for what they write.
 
-# The binary under test.
-meerkat="${MEERKAT_BIN:-${CARGO_TARGET_DIR:-$PWD/target}/release/meerkat}"
+# The binary under test, wherever its user goes.
+meerkat=$(realpath -m "${MEERKAT_BIN:-${CARGO_TARGET_DIR:-target}/release/meerkat}")
 # What starts a member, and what asks one.
 server=("$meerkat" serve)
 etcdctl="$meerkat"
@@ -11,18 +11,28 @@ member_ids=()
 client_ports=()
 peer_ports=()
 
-# Ports that nobody listens on, all held open until all are known: how many.
+# Ports that nobody listens on, all held open until all are known: how many. From below the range that
+# outgoing connections get theirs from, so that they stay free while whoever has them is dead.
 free_ports() {
   python3 -c '
-import socket, sys
-held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
+import random, socket, sys
+held = []
+for port in random.sample(range(16000, 32000), 16000):
+    try: held.append(socket.create_server(("127.0.0.1", port)))
+    except OSError: continue
+    if len(held) == int(sys.argv[1]): break
 print(*(listener.getsockname()[1] for listener in held))' "$1"
 }
 
+# Whether nobody listens on a port of this machine, by either of its addresses.
 port_is_free() {
   python3 -c '
 import socket, sys
-socket.create_server(("127.0.0.1", int(sys.argv[1]))).close()' "$1" 2>/dev/null
+port = int(sys.argv[1])
+socket.create_server(("127.0.0.1", port)).close()
+try: socket.create_connection(("localhost", port), 2)
+except OSError: sys.exit(0)
+sys.exit(1)' "$1" 2>/dev/null
 }
 
 # Waits until a command succeeds: seconds, what is waited for, the command.
@@ -31,7 +41,7 @@ wait_for() {
   shift 2
   until "$@" >/dev/null 2>&1; do
     [[ $SECONDS -lt $deadline ]] || die "waited too long until $what"
-    sleep 0.2
+    sleep 0.5
   done
 }
 
@@ -63,7 +73,7 @@ start_members() {
       --initial-cluster "${cluster#,}" "$@" >"$work/$stem$number.log" 2>&1 &
     member_ids+=($!)
   done
-  wait_for 60 "$count members are healthy" all_healthy
+  wait_for 120 "$count members are healthy" all_healthy
 }
 
 # Ends the members of the last cluster, each by its id.
