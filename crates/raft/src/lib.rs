@@ -19,6 +19,7 @@ mod compaction;
 mod confirm;
 mod defragment;
 mod entry;
+mod forced;
 mod histogram;
 #[cfg(test)]
 mod hostile;

@@ -7,6 +7,7 @@ use crate::bootstrap::{
 use crate::compaction::CompactionRunner;
 use crate::confirm::Confirmer;
 use crate::defragment::Defragmenting;
+use crate::forced;
 use crate::identity::{Identity, IdentityError};
 use crate::joining::Place;
 use crate::leadership::{Leadership, Peer, peers_of};
@@ -60,6 +61,8 @@ pub struct NodeOptions {
     pub log_segment_bytes: u64,
     pub log_cache_bytes: usize,
     pub no_fsync: bool,
+    /// Go on alone with what the directory holds, without the others.
+    pub force_new_cluster: bool,
     pub db: DbOptions,
     pub ground: Ground,
 }
@@ -91,6 +94,8 @@ pub enum StartError {
     Removed { member: MemberId },
     #[error("{name:?} is not in --initial-cluster")]
     NotInCluster { name: String },
+    #[error("--force-new-cluster: {0}; `snapshot restore` of a backup makes a new cluster instead")]
+    Forced(String),
     #[error("raft cannot start: {0}")]
     Raft(String),
 }
@@ -152,12 +157,28 @@ impl KnownMembers for AppliedMembers {
     }
 }
 
+/// Whether this member still is one; made the only one, if it is to go on alone with this log.
+async fn take_place(
+    me: MemberId,
+    reader: &StateReader,
+    shared: &Shared,
+    alone: Option<&mut LogStore>,
+) -> Result<(), StartError> {
+    if reader.is_removed(me) {
+        return Err(StartError::Removed { member: me });
+    }
+    match alone {
+        Some(log) => forced::go_alone(log, me, shared.applied_state()).await,
+        None => Ok(()),
+    }
+}
+
 impl RaftNode {
     /// Opens the directory (or makes it), replays what the log has beyond the state, and joins the
     /// cluster. Returns before a leader is known.
     pub async fn start(options: NodeOptions, events: Box<dyn EventSink>) -> Result<RaftNode, StartError> {
         let members = bootstrap_members(&options);
-        let (identity, log) = take_directory(&options, &members)?;
+        let (identity, mut log) = take_directory(&options, &members)?;
         let reader = StateReader::new();
         let waiters = Arc::new(Waiters::default());
         let (jobs, job_queue) = tokio::sync::mpsc::unbounded_channel();
@@ -171,9 +192,7 @@ impl RaftNode {
         };
         let (shared, applied, apply_thread) =
             ApplyThread::start(state_dir, reader.clone(), parts, job_queue).map_err(state_error)?;
-        if reader.is_removed(identity.member) {
-            return Err(StartError::Removed { member: identity.member });
-        }
+        take_place(identity.member, &reader, &shared, options.force_new_cluster.then_some(&mut log)).await?;
         let known: Arc<dyn KnownMembers> = Arc::new(AppliedMembers(reader.clone()));
         let links = Links::new(identity.clone(), known.clone(), options.ground.dialer.clone());
         let raft = MeerkatRaft::new(

@@ -115,6 +115,11 @@ impl Restore {
         &mut self.import
     }
 
+    /// Whether the new cluster begins with this member.
+    pub fn is_member(&self, member: MemberId) -> bool {
+        self.members.contains_key(&member.0)
+    }
+
     /// Makes it the directory of a member that can be started.
     pub fn finish(self, revision: i64, compacted: i64) -> Result<Identity, RestoreError> {
         let Restore { member, members, me, mut building, import } = self;

@@ -70,6 +70,8 @@ pub struct RawFlags {
     /// `u32::MAX` (etcd's default) means unbounded.
     pub max_concurrent_streams: u32,
     pub unsafe_no_fsync: bool,
+    /// Go on alone with what the directory holds, without the others.
+    pub force_new_cluster: bool,
     pub pre_vote: bool,
     pub strict_reconfig_check: bool,
     pub max_learners: usize,
@@ -111,6 +113,7 @@ impl Default for RawFlags {
             max_request_bytes: meerkat_types::limits::REQUEST_BYTES_MAX,
             max_concurrent_streams: u32::MAX,
             unsafe_no_fsync: false,
+            force_new_cluster: false,
             pre_vote: true,
             strict_reconfig_check: true,
             max_learners: 1,
@@ -218,6 +221,8 @@ pub struct Config {
     /// `None`: unbounded.
     pub max_concurrent_streams: Option<u32>,
     pub unsafe_no_fsync: bool,
+    /// Go on alone with what the directory holds, without the others.
+    pub force_new_cluster: bool,
     pub pre_vote: bool,
     pub strict_reconfig_check: bool,
     pub max_learners: usize,
@@ -335,6 +340,7 @@ impl Config {
             max_request_bytes: raw.max_request_bytes,
             max_concurrent_streams: Some(raw.max_concurrent_streams).filter(|&max| max != u32::MAX),
             unsafe_no_fsync: raw.unsafe_no_fsync,
+            force_new_cluster: raw.force_new_cluster,
             pre_vote: raw.pre_vote,
             strict_reconfig_check: raw.strict_reconfig_check,
             max_learners: raw.max_learners,

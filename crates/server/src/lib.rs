@@ -23,6 +23,7 @@ mod node;
 mod publish;
 mod punctual;
 pub mod restore;
+mod saved_rules;
 mod space;
 mod spans;
 pub mod tls;

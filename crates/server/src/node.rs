@@ -474,6 +474,7 @@ fn node_options(
         log_segment_bytes: tuning.log_segment_bytes,
         log_cache_bytes: bytes(tuning.log_cache_bytes),
         no_fsync: config.unsafe_no_fsync,
+        force_new_cluster: config.force_new_cluster,
         db: DbOptions {
             block_cache_bytes: bytes(tuning.block_cache_bytes),
             write_buffer_bytes: bytes(tuning.write_buffer_bytes),

@@ -6,13 +6,14 @@
 //! with all before it compacted: whoever comes back with an older revision is told to list again.
 
 use crate::config::{Config, ConfigError};
+use crate::saved_rules;
 use meerkat_backup::snapshot::{
-    Change, Events, HashCheck, LeaseRow, OtherRows, SnapshotError, SnapshotFile, StoredEvent,
+    Change, Events, HashCheck, LeaseRow, SnapshotError, SnapshotFile, StoredEvent,
 };
 use meerkat_engine::DbOptions;
 use meerkat_raft::{NewMember, Restore};
 use meerkat_state::{Import, ImportedEvent, ImportedVersion};
-use meerkat_types::{ClusterId, Lease, LeaseId, LeaseTtl, MemberId, Revision};
+use meerkat_types::{Alarm, AlarmBy, ClusterId, Lease, LeaseId, LeaseTtl, MemberId, Revision};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,8 +43,14 @@ pub struct Restored {
     pub compacted: i64,
     pub events: u64,
     pub leases: usize,
-    /// What the backup has besides: users, roles, alarms. Not restored by this version.
-    pub other: OtherRows,
+    pub users: usize,
+    pub roles: usize,
+    /// Whether clients must say who they are.
+    pub auth_enabled: bool,
+    /// The alarms that the new cluster begins with.
+    pub alarms: Vec<Alarm>,
+    /// Alarms of the backup about the room of members that are not of the new cluster.
+    pub alarms_left: Vec<Alarm>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +79,8 @@ pub fn restore(
     // Every page is walked once before a directory is begun that would have to be removed again.
     file.status()?;
     let (leases, other, compacted) = (file.leases()?, file.other_rows()?, file.compacted()?);
+    let bad = |what| RestoreError::Row { path: path.to_owned(), what };
+    let book = saved_rules::to_book(&other).map_err(bad)?;
     let mut initial_cluster: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, url) in &config.initial_cluster {
         initial_cluster.entry(name.clone()).or_default().push(url.to_string());
@@ -84,6 +93,11 @@ pub fn restore(
         cluster_token: config.initial_cluster_token.clone(),
         db: DbOptions::default(),
     })?;
+    let (alarms, alarms_left) = saved_rules::alarms(&other, |member| restore.is_member(member));
+    let import = restore.import();
+    import.auth(&book);
+    // CORRUPT is a person's to clear; NOSPACE the member's that has room again.
+    alarms.iter().for_each(|alarm| import.alarm(*alarm, AlarmBy::Cluster));
     let mut filling = Filling { path, import: restore.import(), newest: 0, events: 0 };
     filling.leases(&leases)?;
     filling.events(file.events()?)?;
@@ -99,7 +113,11 @@ pub fn restore(
         compacted,
         events,
         leases: leases.len(),
-        other,
+        users: other.users.len(),
+        roles: other.roles.len(),
+        auth_enabled: other.auth_enabled,
+        alarms,
+        alarms_left,
     })
 }
 

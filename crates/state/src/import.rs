@@ -8,6 +8,8 @@
 //! itself that it was applied up to a position which no log reaches, so the consensus layer must purge
 //! its log up to there: what was imported can be had as a snapshot only.
 
+use crate::alarm::AlarmTable;
+use crate::auth::{self, AuthBook};
 use crate::digest::{Digest, Summary, fold_entry, fold_event};
 use crate::error::StateError;
 use crate::lease::LeaseTable;
@@ -20,7 +22,7 @@ use crate::mvcc::wire::Tail;
 use crate::schema::{self, Registers};
 use bytes::Bytes;
 use meerkat_engine::{Column, Db};
-use meerkat_types::{Lease, LeaseId, LogPosition, Revision};
+use meerkat_types::{Alarm, AlarmBy, Lease, LeaseId, LogPosition, Revision};
 use std::collections::BTreeMap;
 
 /// A batch of this size is written, so that memory does not grow with the backup.
@@ -77,11 +79,13 @@ pub enum ImportError {
     NotEmpty,
 }
 
-/// Takes leases first, then events in ascending order.
+/// Takes leases, users, roles and alarms first, then events in ascending order.
 pub struct Import {
     store: Store,
     leases: LeaseTable,
-    lease_rows: Vec<u8>,
+    alarms: AlarmTable,
+    /// All that is not an event, for the digest.
+    other_rows: Vec<u8>,
     last: Option<EventId>,
     /// What the revision under way did to each key: the newest sub, and the key before the revision.
     touched: BTreeMap<Bytes, (u32, Option<EventId>)>,
@@ -100,7 +104,8 @@ impl Import {
         Ok(Import {
             store: Store::open(db, revision, -1, 0)?,
             leases: LeaseTable::default(),
-            lease_rows: Vec::new(),
+            alarms: AlarmTable::default(),
+            other_rows: Vec::new(),
             last: None,
             touched: BTreeMap::new(),
             events_digest: 0,
@@ -113,9 +118,25 @@ impl Import {
         if self.leases.contains(lease.id) {
             return Err(ImportError::LeaseTwice(lease.id.get()));
         }
-        self.lease_rows.extend_from_slice(format!("{lease:?}").as_bytes());
+        self.other_rows.extend_from_slice(format!("{lease:?}").as_bytes());
         self.leases.insert(&mut self.store.batch, lease);
         Ok(())
+    }
+
+    /// Users, roles and permissions, and whether clients must say who they are.
+    pub fn auth(&mut self, book: &AuthBook) {
+        for (key, row) in auth::rows(book) {
+            for bytes in [&key, &row] {
+                self.other_rows.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+                self.other_rows.extend_from_slice(bytes);
+            }
+            self.store.batch.put(Column::Meta, &key, &row);
+        }
+    }
+
+    pub fn alarm(&mut self, alarm: Alarm, by: AlarmBy) {
+        self.other_rows.extend_from_slice(format!("{alarm:?}{by:?}").as_bytes());
+        self.alarms.raise(&mut self.store.batch, alarm, by);
     }
 
     pub fn event(&mut self, event: &ImportedEvent<'_>) -> Result<(), ImportError> {
@@ -246,7 +267,7 @@ impl Import {
         if end.revision < newest || end.revision < end.compacted || end.revision == i64::MAX {
             return Err(ImportError::NoRevision { revision: end.revision });
         }
-        let whole = [self.lease_rows.as_slice(), &end.compacted.to_be_bytes()].concat();
+        let whole = [self.other_rows.as_slice(), &end.compacted.to_be_bytes()].concat();
         let last = EventId { revision: end.revision, sub: u32::MAX };
         let events = fold_event(self.events_digest, last, &whole);
         let digest = fold_entry(0, end.position, &Summary::membership(&end.membership), events);

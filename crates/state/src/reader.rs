@@ -175,6 +175,11 @@ impl Pinned {
         self.point.digest
     }
 
+    /// The alarms that are on, in order, and who must clear each.
+    pub fn alarms(&self) -> impl Iterator<Item = (Alarm, AlarmBy)> {
+        self.point.alarms.iter().map(|(alarm, by)| (*alarm, *by))
+    }
+
     /// Users, roles and permissions as of this point.
     pub fn auth(&self) -> &Arc<AuthBook> {
         &self.point.auth

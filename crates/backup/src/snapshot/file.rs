@@ -1,7 +1,8 @@
 //! A snapshot file, opened: its checksum compared, its rows given out.
 
 use super::checksum::{CHECKSUM_BYTES, Checksum};
-use super::rows::{LeaseRow, OtherRows, Row, StoredEvent, decode_event, decode_revision};
+use super::other_rows::OtherRows;
+use super::rows::{LeaseRow, StoredEvent, decode_event, decode_revision};
 use crate::bbolt::{Bolt, BoltError, Rows, Source};
 use std::fmt::Write;
 use std::fs::File;
@@ -162,22 +163,15 @@ impl<S: Source> SnapshotFile<S> {
     /// Users, roles and alarms.
     pub fn other_rows(&self) -> Result<OtherRows, SnapshotError> {
         let mut room = OTHER_BYTES_MAX;
-        Ok(OtherRows {
-            auth: self.all_of("auth", &mut room)?,
-            auth_users: self.all_of("authUsers", &mut room)?,
-            auth_roles: self.all_of("authRoles", &mut room)?,
-            alarms: self.all_of("alarm", &mut room)?,
-        })
-    }
-
-    fn all_of(&self, bucket: &str, room: &mut usize) -> Result<Vec<Row>, SnapshotError> {
-        let mut all = Vec::new();
-        let mut rows = self.rows(bucket)?;
-        while let Some((key, value)) = rows.next_row().map_err(|source| self.bolt_error(source))? {
-            *room = room.checked_sub(key.len() + value.len()).ok_or_else(|| {
-                self.bad_row(format!("bucket {bucket:?} is larger than any that etcd makes"))
-            })?;
-            all.push((key.to_vec(), value.to_vec()));
+        let mut all = OtherRows::default();
+        for bucket in ["auth", "authUsers", "authRoles", "alarm"] {
+            let mut rows = self.rows(bucket)?;
+            while let Some((key, value)) = rows.next_row().map_err(|source| self.bolt_error(source))? {
+                room = room.checked_sub(key.len() + value.len()).ok_or_else(|| {
+                    self.bad_row(format!("bucket {bucket:?} is larger than any that etcd makes"))
+                })?;
+                all.take(bucket, key, value).map_err(|what| self.bad_row(what))?;
+            }
         }
         Ok(all)
     }

@@ -5,7 +5,7 @@
 //! | `key` | revision, `_`, sub (8 bytes each, big endian), `t` for a deletion | protobuf KeyValue; of a deletion only the key |
 //! | `lease` | id (8 bytes, big endian) | protobuf Lease: id, seconds to live, seconds left |
 //! | `meta` | `finishedCompactRev`, `scheduledCompactRev` | a revision as in `key` |
-//! | `auth`, `authUsers`, `authRoles`, `alarm` | | as they are, see [`OtherRows`] |
+//! | `auth`, `authUsers`, `authRoles`, `alarm` | | users, roles, permissions and alarms, see `other_rows` |
 //! | `members`, `members_removed`, `cluster` | | of the cluster that was saved: a restore makes them anew |
 //!
 //! The 32 bytes behind the last page are the SHA-256 of all before them. A database is a multiple of
@@ -13,6 +13,7 @@
 
 mod checksum;
 mod file;
+mod other_rows;
 mod protobuf;
 mod rows;
 mod status;
@@ -20,6 +21,7 @@ mod write;
 
 pub use checksum::{CHECKSUM_BYTES, Checksum};
 pub use file::{Events, HashCheck, SnapshotError, SnapshotFile};
-pub use rows::{Change, KeyValue, LeaseRow, OtherRows, Row, StoredEvent};
+pub use other_rows::{AlarmKind, AlarmRow, OtherRows, PermissionKind, PermissionRow, RoleRow, UserRow};
+pub use rows::{Change, KeyValue, LeaseRow, Row, StoredEvent};
 pub use status::SnapshotStatus;
 pub use write::{Head, KeyRows, write};

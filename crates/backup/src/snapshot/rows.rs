@@ -46,16 +46,6 @@ pub struct LeaseRow {
     pub remaining_seconds: i64,
 }
 
-/// What is neither history nor lease, bucket by bucket, as etcd encodes it. Whoever keeps users, roles
-/// or alarms fills these when a snapshot is made, and takes them when one is restored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OtherRows {
-    pub auth: Vec<Row>,
-    pub auth_users: Vec<Row>,
-    pub auth_roles: Vec<Row>,
-    pub alarms: Vec<Row>,
-}
-
 pub(super) fn revision_key(revision: i64, sub: i64) -> [u8; REVISION_BYTES] {
     let mut key = [SEPARATOR; REVISION_BYTES];
     key[..8].copy_from_slice(&revision.to_be_bytes());

@@ -1,6 +1,7 @@
 //! Writes a snapshot from rows that come in their order.
 
-use super::rows::{LeaseRow, OtherRows, Row, deletion_key, deletion_value, revision_key};
+use super::other_rows::OtherRows;
+use super::rows::{LeaseRow, Row, deletion_key, deletion_value, revision_key};
 use crate::bbolt::{BoltWriter, BucketWriter};
 use std::fs::File;
 use std::io;
@@ -45,20 +46,16 @@ pub fn write<E: From<io::Error>>(
     let mut leases: Vec<Row> =
         head.leases.iter().map(|lease| (lease.key().to_vec(), lease.value())).collect();
     leases.sort();
-    let buckets: [(&str, &[Row]); 9] = [
-        ("alarm", &head.other.alarms),
-        ("auth", &head.other.auth),
-        ("authRoles", &head.other.auth_roles),
-        ("authUsers", &head.other.auth_users),
-        ("cluster", &[]),
-        ("lease", &leases),
-        ("members", &[]),
-        ("members_removed", &[]),
-        ("meta", &meta(head)),
+    let rest = [
+        ("cluster", Vec::new()),
+        ("lease", leases),
+        ("members", Vec::new()),
+        ("members_removed", Vec::new()),
+        ("meta", meta(head)),
     ];
-    for (name, rows) in buckets {
+    for (name, rows) in head.other.buckets().into_iter().chain(rest) {
         let mut bucket = bolt.bucket(name);
-        for (key, value) in rows {
+        for (key, value) in &rows {
             bucket.put(key, value)?;
         }
         bucket.finish()?;

@@ -1,7 +1,7 @@
 //! Databases of every shape read back row by row.
 
 use meerkat_backup::bbolt::{Bolt, BoltWriter};
-use meerkat_backup::snapshot::{Change, HashCheck, Head, LeaseRow, OtherRows, SnapshotFile, write};
+use meerkat_backup::snapshot::{Change, HashCheck, Head, LeaseRow, OtherRows, SnapshotFile, UserRow, write};
 use std::fs::File;
 use std::io::{self, Read, Write};
 
@@ -61,8 +61,14 @@ fn a_snapshot_reads_back_with_its_leases_and_its_status() {
         LeaseRow { id: 7, ttl_seconds: 60, remaining_seconds: 0 },
         LeaseRow { id: -7, ttl_seconds: 5, remaining_seconds: 2 },
     ];
-    let auth_users = vec![(b"root".to_vec(), b"\x0a\x04root".to_vec())];
-    head.other = OtherRows { auth_users, ..OtherRows::default() };
+    let root = UserRow {
+        name: "root".to_owned(),
+        password: b"$2a$".to_vec(),
+        roles: vec!["root".to_owned()],
+        no_password: false,
+    };
+    head.other =
+        OtherRows { auth_enabled: true, auth_revision: 3, users: vec![root], ..OtherRows::default() };
     let kv = [0x0a, 1, b'k', 0x10, 5, 0x18, 5, 0x20, 1, 0x2a, 1, b'v'];
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("snapshot.db");
@@ -94,5 +100,5 @@ fn a_snapshot_reads_back_with_its_leases_and_its_status() {
     assert_eq!((second.revision, second.change), (6, Change::Delete { key: b"k" }));
     assert!(events.next_event().unwrap().is_none());
     let status = snapshot.status().unwrap();
-    assert_eq!((status.revision, status.total_keys, status.total_bytes), (6, 9, len));
+    assert_eq!((status.revision, status.total_keys, status.total_bytes), (6, 11, len));
 }

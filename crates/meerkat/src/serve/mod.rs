@@ -201,6 +201,7 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
         max_request_bytes: given.number("max-request-bytes")?,
         max_concurrent_streams: given.number("max-concurrent-streams")?,
         unsafe_no_fsync: given.switch("unsafe-no-fsync"),
+        force_new_cluster: given.switch("force-new-cluster"),
         pre_vote: given.switch("pre-vote"),
         strict_reconfig_check: given.switch("strict-reconfig-check"),
         max_learners: given.number("max-learners")?,

@@ -48,7 +48,7 @@ impl Etcd {
         let program = etcd_program("etcd").expect("checked before");
         let child = process::clean(Command::new(program))
             .args(["--name=m1", "--initial-advertise-peer-urls=http://127.0.0.1:10001"])
-            .args(["--initial-cluster=m1=http://127.0.0.1:10001", "--log-level=error"])
+            .args(["--initial-cluster=m1=http://127.0.0.1:10001", "--log-level=error", "--bcrypt-cost=4"])
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", peer])
             .arg("--data-dir")

@@ -20,13 +20,13 @@ use tonic::transport::Channel;
 pub struct Member {
     name: String,
     pub endpoint: String,
-    peer: String,
+    pub peer: String,
     data: PathBuf,
     process: Option<Running>,
 }
 
 impl Member {
-    fn new(name: &str, dir: &Path) -> Member {
+    pub fn new(name: &str, dir: &Path) -> Member {
         Member {
             name: name.to_owned(),
             endpoint: format!("127.0.0.1:{}", free_port()),
@@ -36,13 +36,14 @@ impl Member {
         }
     }
 
-    fn start(&mut self, cluster: &str, state: &str) {
+    pub fn start(&mut self, cluster: &str, state: &str) {
         let client = format!("http://{}", self.endpoint);
         let child = meerkat()
             .args(["serve", "--name", &self.name, "--initial-cluster-state", state])
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &self.peer, "--initial-advertise-peer-urls", &self.peer])
-            .args(["--initial-cluster", cluster, "--log-level=error", "--data-dir"])
+            // The least work for a password that there is.
+            .args(["--initial-cluster", cluster, "--log-level=error", "--bcrypt-cost=4", "--data-dir"])
             .arg(&self.data)
             .stderr(Stdio::null())
             .spawn()
@@ -50,7 +51,7 @@ impl Member {
         self.process = Some(Running(child));
     }
 
-    fn ready(&self) {
+    pub fn ready(&self) {
         let healthy = || {
             run(meerkat().args(["endpoint", "health", "--endpoints", &self.endpoint]), b"").status.success()
         };
@@ -64,7 +65,7 @@ impl Member {
         member
     }
 
-    fn restore(&self, file: &Path, cluster: &str, flags: &[&str]) -> Output {
+    pub fn restore(&self, file: &Path, cluster: &str, flags: &[&str]) -> Output {
         run(
             meerkat()
                 .args(["snapshot", "restore", "--name", &self.name, "--initial-cluster", cluster])
@@ -78,7 +79,7 @@ impl Member {
     }
 }
 
-fn ok(output: Output) -> String {
+pub fn ok(output: Output) -> String {
     assert!(output.status.success(), "{}", stderr(&output));
     stdout(&output)
 }
@@ -364,6 +365,33 @@ async fn etcds_snapshot_becomes_a_store_of_ours() {
     }
 }
 
+/// Restores a file with etcd's tool and starts etcd on it: where it will serve.
+pub fn served_by_etcd(dir: &Path, file: &Path) -> (String, Running) {
+    let data = dir.join("etcd");
+    let (endpoint, peer) =
+        (format!("127.0.0.1:{}", free_port()), format!("http://127.0.0.1:{}", free_port()));
+    let cluster = format!("theirs={peer}");
+    ok(run(
+        etcdctl()
+            .args(["snapshot", "restore", "--name=theirs", "--initial-cluster", &cluster])
+            .args(["--initial-advertise-peer-urls", &peer, "--data-dir"])
+            .arg(&data)
+            .arg(file),
+        b"",
+    ));
+    let client = format!("http://{endpoint}");
+    let program = etcd_program("etcd").expect("checked before");
+    let child = clean(Command::new(program))
+        .args(["--name=theirs", "--log-level=error", "--initial-cluster", &cluster])
+        .args(["--initial-advertise-peer-urls", &peer, "--listen-peer-urls", &peer])
+        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client, "--data-dir"])
+        .arg(&data)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("etcd starts");
+    (endpoint, Running(child))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn our_snapshot_is_served_by_etcd() {
     if !etcd_is_here() {
@@ -375,30 +403,7 @@ async fn our_snapshot_is_served_by_etcd() {
     let file = dir.path().join("ours.db");
     ok(run(etcdctl().args(["--endpoints", &source.endpoint, "snapshot", "save"]).arg(&file), b""));
     check_status(&file);
-    let data = dir.path().join("etcd");
-    let (endpoint, peer) =
-        (format!("127.0.0.1:{}", free_port()), format!("http://127.0.0.1:{}", free_port()));
-    let cluster = format!("theirs={peer}");
-    let restore = run(
-        etcdctl()
-            .args(["snapshot", "restore", "--name=theirs", "--initial-cluster", &cluster])
-            .args(["--initial-advertise-peer-urls", &peer, "--data-dir"])
-            .arg(&data)
-            .arg(&file),
-        b"",
-    );
-    ok(restore);
-    let client = format!("http://{endpoint}");
-    let program = etcd_program("etcd").expect("checked before");
-    let child = clean(Command::new(program))
-        .args(["--name=theirs", "--log-level=error", "--initial-cluster", &cluster])
-        .args(["--initial-advertise-peer-urls", &peer, "--listen-peer-urls", &peer])
-        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client, "--data-dir"])
-        .arg(&data)
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("etcd starts");
-    let _etcd = Running(child);
+    let (endpoint, _etcd) = served_by_etcd(dir.path(), &file);
     wait_until("etcd serves", || {
         run(meerkat().args(["endpoint", "health", "--endpoints", &endpoint]), b"").status.success()
     });

@@ -6,10 +6,11 @@
 //! once, since each takes the room of a store on disk; others wait.
 
 use super::status;
+use crate::saved_rules;
 use crate::version::STORAGE_VERSION;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use meerkat_backup::snapshot::{CHECKSUM_BYTES, Checksum, Head, KeyRows, LeaseRow, OtherRows, write};
+use meerkat_backup::snapshot::{CHECKSUM_BYTES, Checksum, Head, KeyRows, LeaseRow, write};
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_raft::{RaftNode, threads};
 use meerkat_state::{Pinned, ReadError};
@@ -78,18 +79,13 @@ fn build(pinned: &Pinned, database: &Path, gone: &AtomicBool) -> Result<(File, u
         applied_term: applied.map_or(0, |at| at.term),
         applied_index: applied.map_or(0, |at| at.index),
         leases: pinned.leases()?.iter().map(lease_row).collect(),
-        other: other_rows(pinned),
+        other: saved_rules::to_rows(pinned.auth(), pinned.alarms().map(|(alarm, _)| alarm)),
     };
     // Beside the state's directory, which is cleared of whatever is unknown at every start.
     let dir = database.parent().unwrap_or(database);
     let (mut file, bytes) = write(nameless(dir)?, &head, |keys| write_history(pinned, keys, gone))?;
     file.seek(SeekFrom::Start(0))?;
     Ok((file, bytes))
-}
-
-/// Users, roles and alarms, for the snapshot. This member keeps none.
-fn other_rows(_pinned: &Pinned) -> OtherRows {
-    OtherRows::default()
 }
 
 fn lease_row(lease: &Lease) -> LeaseRow {

@@ -2,8 +2,8 @@
 
 use super::keys::KeySet;
 use meerkat_types::{
-    Access, AuthCommand, AuthDone, AuthRefusal, AuthRevision, KeyRange, Password, Permission, ROOT_ROLE,
-    ROOT_USER, RoleName, UserName,
+    Access, AuthCommand, AuthDone, AuthRefusal, AuthRevision, KeyRange, Password, Permission, PermissionKind,
+    ROOT_ROLE, ROOT_USER, RoleName, UserName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -65,6 +65,17 @@ impl AuthBook {
         let mut book = AuthBook { enabled, revision, tokens_after, users: BTreeMap::new(), roles };
         users.into_iter().for_each(|(name, user)| book.set_user(name, user));
         book
+    }
+
+    /// As a backup has it. Permissions of one range are one; nobody has a token yet.
+    pub fn restored(
+        enabled: bool,
+        revision: AuthRevision,
+        users: BTreeMap<UserName, User>,
+        roles: BTreeMap<RoleName, Vec<Permission>>,
+    ) -> AuthBook {
+        let roles = roles.into_iter().map(|(name, permissions)| (name, united(permissions))).collect();
+        AuthBook::new((enabled, revision.max(AuthRevision::FIRST), 0), users, roles)
     }
 
     /// With authentication on and `root` as the only user, whose password the entry at `index` set.
@@ -310,7 +321,7 @@ impl AuthBook {
             Some(known) => known.kind = permission.kind,
             None => permissions.push(permission.clone()),
         }
-        permissions.sort_by_cached_key(|known| (known.keys.first().clone(), known.keys.range_end()));
+        sort(&mut permissions);
         self.set_role(&name, permissions);
         Ok(vec![Change::Role(name)])
     }
@@ -363,6 +374,23 @@ impl AuthBook {
         let (read, write) = (keys(Access::Read), keys(Access::Write));
         Account { root: user.roles.contains(ROOT_ROLE), read, write, user }
     }
+}
+
+fn sort(permissions: &mut [Permission]) {
+    permissions.sort_by_cached_key(|known| (known.keys.first().clone(), known.keys.range_end()));
+}
+
+/// In order, and one for each range: etcd may have noted a range twice, and then grants both.
+fn united(mut permissions: Vec<Permission>) -> Vec<Permission> {
+    sort(&mut permissions);
+    permissions.dedup_by(|next, known| {
+        let same = next.keys == known.keys;
+        if same && next.kind != known.kind {
+            known.kind = PermissionKind::ReadWrite;
+        }
+        same
+    });
+    permissions
 }
 
 impl Account {

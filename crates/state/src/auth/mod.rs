@@ -17,4 +17,4 @@ mod row;
 
 pub use book::{AuthBook, User};
 pub use judge::{Need, needs, needs_of_txn};
-pub(crate) use row::load;
+pub(crate) use row::{load, rows};

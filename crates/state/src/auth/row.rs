@@ -44,6 +44,17 @@ pub(crate) fn load(view: &View) -> Result<AuthBook, StateError> {
     Ok(AuthBook::new(head, users, roles))
 }
 
+/// Every row of a book, the book's own first.
+pub(crate) fn rows(book: &AuthBook) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let users = book
+        .users()
+        .filter_map(|name| book.user(name.as_str()).map(|user| (user_key(name), encode_user(user))));
+    let roles = book
+        .roles()
+        .filter_map(|name| book.role(name.as_str()).map(|role| (role_key(name), encode_role(role))));
+    std::iter::once((AUTH.to_vec(), encode_head(book))).chain(users).chain(roles).collect()
+}
+
 fn load_all<N: Ord, T>(
     view: &View,
     (first, end): (&[u8], &[u8]),

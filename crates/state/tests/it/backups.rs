@@ -4,8 +4,11 @@ use crate::property::{same_answers, whole_range};
 use crate::rig::Rig;
 use bytes::Bytes;
 use meerkat_backup::snapshot::{Change, Head, SnapshotFile, write};
-use meerkat_state::{HistoryQuery, Import, ImportEnd, ImportedEvent, ImportedVersion};
-use meerkat_types::{Event, EventKind, Lease, LogPosition, Revision};
+use meerkat_state::{AuthBook, HistoryQuery, Import, ImportEnd, ImportedEvent, ImportedVersion};
+use meerkat_types::{
+    Alarm, AlarmBy, AlarmKind, AuthRevision, Event, EventKind, Lease, LogPosition, MemberId, Password,
+    Revision,
+};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -133,4 +136,40 @@ fn check_bumped(rig: &Rig, file: &SnapshotFile<File>, leases: &[Lease], current:
     assert_eq!(crate::answers::decoded(found), saved);
     assert!(bumped.reader.range(&whole_range(high - 1)).is_err(), "compacted");
     assert_eq!(bumped.reader.pin().revision_at_time(1).expect("answered").revision.get(), high + 1);
+}
+
+/// A state without keys, with these rules and alarms.
+fn ruled(book: &AuthBook, alarms: &[Alarm]) -> Rig {
+    Rig::prepared(|db| {
+        let mut import = Import::begin(db).expect("empty");
+        import.auth(book);
+        alarms.iter().for_each(|alarm| import.alarm(*alarm, AlarmBy::Cluster));
+        let membership = Bytes::from_static(b"members");
+        let end = ImportEnd { revision: 1, compacted: -1, position: POSITION, membership };
+        import.finish(&end).expect("a state");
+    })
+}
+
+#[test]
+fn users_and_alarms_of_a_backup_are_those_of_the_state_and_in_its_digest() {
+    let root = AuthBook::with_root(Password::Hash(Bytes::from_static(b"$2b$04$x")), 0);
+    let other = AuthBook::with_root(Password::Hash(Bytes::from_static(b"$2b$04$y")), 0);
+    let open = AuthBook::restored(false, AuthRevision(3), BTreeMap::new(), BTreeMap::new());
+    let alarm = Alarm { kind: AlarmKind::Corrupt, member: MemberId(7) };
+    let cases: [(&AuthBook, &[Alarm]); 5] =
+        [(&AuthBook::default(), &[]), (&root, &[]), (&other, &[]), (&open, &[]), (&root, &[alarm])];
+    let mut digests = Vec::new();
+    for (book, alarms) in cases {
+        let rig = ruled(book, alarms);
+        assert_eq!(rig.reader.auth().as_ref(), book);
+        assert_eq!(rig.reader.auth_enabled(), book.is_enabled());
+        let found: Vec<Alarm> = rig.reader.alarms().into_iter().map(|(alarm, _)| alarm).collect();
+        assert_eq!(found, alarms);
+        let digest = rig.reader.digest().bytes;
+        assert_eq!(ruled(book, alarms).reader.digest().bytes, digest, "every member comes out the same");
+        digests.push(digest);
+    }
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), cases.len(), "members with other rules are strangers");
 }

@@ -92,11 +92,18 @@ fn report(restored: &Restored, config: &Config) {
             "The store begins at revision {revision}; whoever comes with an older one is told to list again"
         );
     }
-    let users = restored.other.auth_users.len();
-    let roles = restored.other.auth_roles.len();
-    if 0 < users + roles {
-        eprintln!(
-            "Warning: {users} users and {roles} roles are in the file and are not restored by this version: add them before clients are let in"
+    if 0 < restored.users + restored.roles {
+        let auth = if restored.auth_enabled { "on" } else { "off" };
+        let Restored { users, roles, .. } = restored;
+        println!("Authentication is {auth}, with {users} users and {roles} roles");
+    }
+    for alarm in &restored.alarms {
+        println!("The alarm {} of member {} is on", alarm.kind, alarm.member);
+    }
+    for alarm in &restored.alarms_left {
+        println!(
+            "The alarm {} of member {} is left out, which is not of the new cluster",
+            alarm.kind, alarm.member
         );
     }
 }
