@@ -53,20 +53,28 @@ pub(crate) async fn serve<L: Listener>(
     let router = router.with_state(());
     let open = GracefulShutdown::new();
     loop {
-        let accepted = tokio::select! {
+        let (socket, client) = tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => break,
-            accepted = listener.accept() => accepted,
+            accepted = accepted(&mut listener) => accepted,
         };
-        match accepted {
-            Ok((socket, client)) => start::<L>(&builder, &open, socket, client, router.clone()),
+        start::<L>(&builder, &open, socket, client, router.clone());
+    }
+    drop(listener);
+    open.shutdown().await;
+}
+
+/// The next connection, as soon as the system gives one. While it fails there is a pause before each try:
+/// who asked again at once would only keep a processor busy.
+pub(crate) async fn accepted<L: Listener>(listener: &mut L) -> (L::Io, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
-    drop(listener);
-    open.shutdown().await;
 }
 
 fn builder(config: &Config) -> Builder<TokioExecutor> {

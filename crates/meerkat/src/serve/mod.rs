@@ -74,6 +74,7 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     let workers = worker_threads(given.number("meerkat-worker-threads").map_err(Failure::error)?);
     logging.install();
     refuse_huge_pages();
+    meerkat_server::raise_limit();
     for notice in given.notices.iter().chain(&gates) {
         tracing::warn!("{notice}");
     }
