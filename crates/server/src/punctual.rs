@@ -118,6 +118,16 @@ where
     }
 }
 
+/// Something that takes a request from its client did not come to its end in time.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the request did not end in time")]
+pub(crate) struct Late;
+
+/// The outcome, if it comes as soon as a whole request must.
+pub(crate) async fn in_time<T>(coming: impl Future<Output = T>) -> Result<T, Late> {
+    tokio::time::timeout(REQUEST_WITHIN, coming).await.map_err(|_| Late)
+}
+
 /// The body of a request that must end in time.
 struct InTime {
     inner: Body,
@@ -138,7 +148,7 @@ impl http_body::Body for InTime {
         }
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(REQUEST_WITHIN)));
         ready!(deadline.as_mut().poll(context));
-        Poll::Ready(Some(Err("the request did not end in time".into())))
+        Poll::Ready(Some(Err(Late.into())))
     }
 
     fn is_end_stream(&self) -> bool {
