@@ -7,14 +7,15 @@
 
 use crate::config::Config;
 use crate::listen::Listener;
-use crate::punctual::{FIRST_WORDS_WITHIN, FirstWords};
-use http::Request;
+use crate::punctual::{FirstWords, Heads, IDLE_WITHIN};
+use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -39,7 +40,7 @@ pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 /// The name in the certificate that the client's connection was made with, if it was and if that is to
 /// count; an extension of each request.
 #[derive(Clone)]
-pub(crate) struct ClientCommonName(pub(crate) std::sync::Arc<str>);
+pub(crate) struct ClientCommonName(pub(crate) Arc<str>);
 
 /// Accepts connections until `stopping`, then waits until those that are open have ended.
 pub(crate) async fn serve<L: Listener>(
@@ -79,7 +80,8 @@ pub(crate) async fn accepted<L: Listener>(listener: &mut L) -> (L::Io, SocketAdd
 
 fn builder(config: &Config) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(FIRST_WORDS_WITHIN);
+    // It counts from the end of the answer before: a head that has begun has less time.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_WITHIN);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -103,19 +105,67 @@ fn start<L: Listener>(
         tracing::debug!(%error, %client, "answers to this client may be delayed");
     }
     let common_name = L::common_name(&socket).map(ClientCommonName);
+    let heads = Arc::new(Heads::default());
+    let (coming, going) = (heads.clone(), heads.clone());
     let service = router.map_request(move |mut request: Request<Incoming>| {
+        if request.version() < Version::HTTP_2 {
+            coming.came();
+        }
         request.extensions_mut().insert(ClientAddress(client));
         if let Some(common_name) = &common_name {
             request.extensions_mut().insert(common_name.clone());
         }
         request
     });
-    let connection =
-        builder.serve_connection(TokioIo::new(FirstWords::of(socket)), TowerToHyperService::new(service));
+    let service = service.map_response(move |response| going.answered(response));
+    let socket = TokioIo::new(FirstWords::of(socket, heads));
+    let connection = builder.serve_connection(socket, TowerToHyperService::new(service));
     let connection = open.watch(connection.into_owned());
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(error = %error, %client, "a connection ended");
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::RawFlags;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    /// Gives one connection.
+    struct Once(Option<DuplexStream>);
+
+    impl Listener for Once {
+        type Io = DuplexStream;
+
+        async fn accept(&mut self) -> std::io::Result<(DuplexStream, SocketAddr)> {
+            match self.0.take() {
+                Some(stream) => Ok((stream, ([127, 0, 0, 1], 1).into())),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Some clients keep one between the requests of a loop, or of a scrape.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_there_for_the_next_request_after_minutes() {
+        let (mut client, server) = tokio::io::duplex(4096);
+        let router = axum::Router::new().route("/", get(async || "here"));
+        let config = Config::from_flags(RawFlags::default()).expect("the defaults");
+        let (_stop, stopping) = watch::channel(false);
+        let serving = tokio::spawn(async move { serve(Once(Some(server)), router, &config, stopping).await });
+        for _ in 0..3 {
+            client.write_all(b"GET / HTTP/1.1\r\nHost: member\r\n\r\n").await.expect("it is open");
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"here") {
+                let read = client.read_buf(&mut answer).await.expect("it is open");
+                assert_ne!(read, 0, "it was closed");
+            }
+            tokio::time::sleep(Duration::from_secs(100)).await;
+        }
+        serving.abort();
+    }
 }
