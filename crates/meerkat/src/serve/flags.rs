@@ -216,7 +216,7 @@ pub const FLAGS: &[Flag] = &[
         "feature-gates",
         Text,
         "",
-        "Name=true,… of etcd's feature gates; a name that etcd does not know is refused",
+        "Name=true,… of etcd's feature gates: InitialCorruptCheck and CompactHashCheck have an effect",
     ),
     used("version", Switch, "false", "Print the version and end"),
     not_yet("discovery", Text, "", "discovery"),

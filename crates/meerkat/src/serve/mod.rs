@@ -67,7 +67,7 @@ fn read_settings(matches: &ArgMatches) -> Result<Given, Failure> {
 
 fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     let given = read_settings(matches)?;
-    let gates = feature_gates::notices(given.text("feature-gates")).map_err(Failure::error)?;
+    let gates = feature_gates::read(given.text("feature-gates")).map_err(Failure::error)?;
     let logging =
         Logging::from_flags(given.text("log-level"), given.text("log-format"), given.text("log-outputs"))
             .map_err(Failure::error)?;
@@ -75,7 +75,7 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     logging.install();
     refuse_huge_pages();
     meerkat_server::raise_limit();
-    for notice in given.notices.iter().chain(&gates) {
+    for notice in given.notices.iter().chain(&gates.notices) {
         tracing::warn!("{notice}");
     }
     let config = raw_flags(&given)
@@ -229,11 +229,13 @@ fn corruption_checks(given: &Given) -> Result<CorruptionChecks, String> {
         let time = time.map_err(|error| format!("invalid value for --{name}: {error}"))?;
         Ok::<_, String>(Some(time).filter(|time| !time.is_zero()))
     };
+    let gates = feature_gates::read(given.text("feature-gates"))?;
     let after_compaction = every("compact-hash-check-time")?;
+    let compared = gates.compact_hash_check || given.switch("compact-hash-check-enabled");
     Ok(CorruptionChecks {
         every: every("corrupt-check-time")?,
-        initially: given.switch("initial-corrupt-check"),
-        after_compaction: after_compaction.filter(|_| given.switch("compact-hash-check-enabled")),
+        initially: gates.initial_corrupt_check || given.switch("initial-corrupt-check"),
+        after_compaction: after_compaction.filter(|_| compared),
     })
 }
 
