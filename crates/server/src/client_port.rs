@@ -26,10 +26,6 @@ const SEND_BUFFER_BYTES: usize = 32 << 10;
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
-/// As etcd: idle connections are pinged after two hours, and given up after 20 s.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2 * 60 * 60);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-
 /// Before the next try, when the system gives no more connections.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -89,8 +85,8 @@ fn builder(config: &Config) -> Builder<TokioExecutor> {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(config.max_concurrent_streams)
         .max_send_buf_size(SEND_BUFFER_BYTES)
-        .keep_alive_interval(KEEPALIVE_INTERVAL)
-        .keep_alive_timeout(KEEPALIVE_TIMEOUT);
+        .keep_alive_interval(config.grpc_keepalive.interval)
+        .keep_alive_timeout(config.grpc_keepalive.timeout);
     builder
 }
 
@@ -131,7 +127,7 @@ fn start<L: Listener>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::RawFlags;
+    use crate::config::{Keepalive, RawFlags};
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -147,6 +143,24 @@ mod tests {
                 None => std::future::pending().await,
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_answer_a_ping_is_gone() {
+        let (mut client, server) = tokio::io::duplex(4096);
+        let grpc_keepalive = Keepalive { interval: Duration::from_secs(30), timeout: Duration::from_secs(5) };
+        let config = Config::from_flags(RawFlags { grpc_keepalive, ..RawFlags::default() }).expect("flags");
+        let (_stop, stopping) = watch::channel(false);
+        let router = axum::Router::new();
+        let serving = tokio::spawn(async move { serve(Once(Some(server)), router, &config, stopping).await });
+        // The opening words, and settings without any in them.
+        client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.expect("room");
+        let began = tokio::time::Instant::now();
+        let mut heard = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(3_600), client.read_to_end(&mut heard)).await;
+        assert!(ended.is_ok(), "it was closed");
+        assert!(Duration::from_secs(30) <= began.elapsed(), "{:?}", began.elapsed());
+        serving.abort();
     }
 
     /// Some clients keep one between the requests of a loop, or of a scrape.

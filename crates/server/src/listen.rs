@@ -19,7 +19,7 @@ pub trait Listener: Send + 'static {
     /// The next connection, and who is at its other end.
     fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Io, SocketAddr)>> + Send;
 
-    /// Asks that small answers are not held back.
+    /// Asks that small answers are not held back, and that it is found out who is gone.
     fn hurry(_io: &Self::Io) -> io::Result<()> {
         Ok(())
     }

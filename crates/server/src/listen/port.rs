@@ -9,9 +9,11 @@ use super::{Listener, Socket};
 use crate::config::MemberUrl;
 use crate::open_files;
 use crate::tls::{Acceptor, Keys};
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -20,6 +22,9 @@ use super::socket::Stream;
 
 /// Handshakes under way at one port. Each holds some kilobytes for at most ten seconds.
 const HANDSHAKES_MAX: usize = 4_096;
+
+/// As etcd: who is gone without a word, as a machine without power is, is asked for as often as this.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// What callers at a socket in the file system are said to come from.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -168,7 +173,10 @@ impl Listener for Port {
     }
 
     fn hurry(io: &Socket) -> io::Result<()> {
-        io.tcp().map_or(Ok(()), |tcp| tcp.set_nodelay(true))
+        let Some(tcp) = io.tcp() else { return Ok(()) };
+        tcp.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+        SockRef::from(tcp).set_tcp_keepalive(&keepalive)
     }
 
     fn common_name(io: &Socket) -> Option<Arc<str>> {
@@ -191,8 +199,19 @@ impl Drop for Port {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use tokio::net::TcpStream;
+
+    #[tokio::test]
+    async fn a_connection_is_asked_after_by_the_system() {
+        let url = MemberUrl::parse("http://127.0.0.1:0").expect("a URL");
+        let mut ports = bind(&[url], |_| None, None).await.expect("a port");
+        let _client = TcpStream::connect(ports[0].local_addr().expect("open")).await.expect("it listens");
+        let (socket, _) = ports[0].accept().await.expect("a connection");
+        Port::hurry(&socket).expect("it is open");
+        let tcp = SockRef::from(socket.tcp().expect("over TCP"));
+        assert!(tcp.keepalive().expect("known") && tcp.tcp_nodelay().expect("known"));
+        assert_eq!(tcp.tcp_keepalive_time().expect("known"), KEEPALIVE);
+    }
 
     #[tokio::test]
     async fn who_comes_when_all_places_are_taken_waits_until_one_is_free() {
