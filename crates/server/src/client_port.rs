@@ -33,6 +33,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 
+/// That the request came over TLS; an extension of those that did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OverTls;
+
 /// The name in the certificate that the client's connection was made with, if it was and if that is to
 /// count; an extension of each request.
 #[derive(Clone)]
@@ -101,6 +105,7 @@ fn start<L: Listener>(
         tracing::debug!(%error, %client, "answers to this client may be delayed");
     }
     let common_name = L::common_name(&socket).map(ClientCommonName);
+    let over_tls = L::is_encrypted(&socket).then_some(OverTls);
     let heads = Arc::new(Heads::default());
     let (coming, going) = (heads.clone(), heads.clone());
     let service = router.map_request(move |mut request: Request<Incoming>| {
@@ -108,6 +113,9 @@ fn start<L: Listener>(
             coming.came();
         }
         request.extensions_mut().insert(ClientAddress(client));
+        if let Some(over_tls) = over_tls {
+            request.extensions_mut().insert(over_tls);
+        }
         if let Some(common_name) = &common_name {
             request.extensions_mut().insert(common_name.clone());
         }

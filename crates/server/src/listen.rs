@@ -24,6 +24,11 @@ pub trait Listener: Send + 'static {
         Ok(())
     }
 
+    /// Whether nobody in between reads along.
+    fn is_encrypted(_io: &Self::Io) -> bool {
+        false
+    }
+
     /// Whom the certificate of the other end names, where certificates say who a client is.
     fn common_name(_io: &Self::Io) -> Option<Arc<str>> {
         None

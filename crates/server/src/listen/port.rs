@@ -179,6 +179,10 @@ impl Listener for Port {
         SockRef::from(tcp).set_tcp_keepalive(&keepalive)
     }
 
+    fn is_encrypted(io: &Socket) -> bool {
+        io.is_encrypted()
+    }
+
     fn common_name(io: &Socket) -> Option<Arc<str>> {
         io.common_name()
     }

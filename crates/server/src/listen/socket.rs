@@ -52,6 +52,10 @@ impl Socket {
         Socket { kind, _place: place }
     }
 
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.kind, Kind::Encrypted { .. })
+    }
+
     /// Whom the certificate of the other end names, where certificates say who a client is.
     pub fn common_name(&self) -> Option<Arc<str>> {
         match &self.kind {
