@@ -154,7 +154,7 @@ pub const FLAGS: &[Flag] = &[
         "meerkat-disk-free-min-bytes",
         Number,
         "268435456",
-        "Room on the disk of the data directory below which no more data is taken",
+        "Room on the disk of data or log below which no more data is taken",
     ),
     used(
         "meerkat-memory-limit-bytes",
