@@ -20,11 +20,18 @@ pub struct DbOptions {
     /// Whether closing puts what was written on disk first. Without it closing loses what was not
     /// flushed, as a crash does.
     pub flush_on_close: bool,
+    /// Files of tables and blobs that are open at a time; `None`: all there are.
+    pub open_files_max: Option<u32>,
 }
 
 impl Default for DbOptions {
     fn default() -> DbOptions {
-        DbOptions { block_cache_bytes: 64 << 20, write_buffer_bytes: 64 << 20, flush_on_close: true }
+        DbOptions {
+            block_cache_bytes: 64 << 20,
+            write_buffer_bytes: 64 << 20,
+            flush_on_close: true,
+            open_files_max: None,
+        }
     }
 }
 
@@ -59,6 +66,9 @@ pub(crate) fn database(options: &DbOptions) -> Result<Options, rocksdb::Error> {
     db.set_atomic_flush(true);
     db.set_db_write_buffer_size(options.write_buffer_bytes);
     db.set_max_background_jobs(2);
+    if let Some(max) = options.open_files_max {
+        db.set_max_open_files(i32::try_from(max).unwrap_or(i32::MAX));
+    }
     // One thread applies; the concurrent path only adds atomics to each insert.
     db.set_allow_concurrent_memtable_write(false);
     // Hands dirty pages to the disk steadily instead of all at once at the end of a file.

@@ -72,6 +72,7 @@ pub fn run(args: &TierArgs) -> Result<(), Failure> {
     let way = Way { config: client_config(args, &endpoints)?, endpoints };
     let keys = Keys::of_clients(&tls).map_err(|error| Failure::error(error.to_string()))?;
     Logging::from_flags(&args.log_level, &args.log_format, "default").map_err(Failure::error)?.install();
+    meerkat_server::raise_limit();
     if addresses::are_open_to_others(&urls, tls.client.callers_prove) {
         tracing::warn!(at = %addresses::text(&urls), "{}", addresses::WARNING);
     }

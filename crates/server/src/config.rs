@@ -69,6 +69,7 @@ pub struct RawFlags {
     pub max_request_bytes: usize,
     /// `u32::MAX` (etcd's default) means unbounded.
     pub max_concurrent_streams: u32,
+    pub grpc_keepalive: Keepalive,
     pub unsafe_no_fsync: bool,
     /// Go on alone with what the directory holds, without the others.
     pub force_new_cluster: bool,
@@ -112,6 +113,7 @@ impl Default for RawFlags {
             max_txn_ops: meerkat_types::limits::TXN_OPERATIONS_MAX,
             max_request_bytes: meerkat_types::limits::REQUEST_BYTES_MAX,
             max_concurrent_streams: u32::MAX,
+            grpc_keepalive: Keepalive::default(),
             unsafe_no_fsync: false,
             force_new_cluster: false,
             pre_vote: true,
@@ -128,6 +130,29 @@ impl Default for RawFlags {
             tracing: RawTracing::default(),
             tuning: Tuning::default(),
         }
+    }
+}
+
+/// How it is found out that a client over HTTP/2 is gone without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Without a word for so long it is pinged.
+    pub interval: Duration,
+    /// Without an answer for so long it is gone.
+    pub timeout: Duration,
+}
+
+impl Default for Keepalive {
+    fn default() -> Keepalive {
+        Keepalive { interval: Duration::from_secs(2 * 60 * 60), timeout: Duration::from_secs(20) }
+    }
+}
+
+impl Keepalive {
+    /// As in etcd, where a zero means that neither was given.
+    fn or_default(self) -> Keepalive {
+        let is_given = !self.interval.is_zero() && !self.timeout.is_zero();
+        if is_given { self } else { Keepalive::default() }
     }
 }
 
@@ -220,6 +245,7 @@ pub struct Config {
     pub max_request_bytes: usize,
     /// `None`: unbounded.
     pub max_concurrent_streams: Option<u32>,
+    pub grpc_keepalive: Keepalive,
     pub unsafe_no_fsync: bool,
     /// Go on alone with what the directory holds, without the others.
     pub force_new_cluster: bool,
@@ -339,6 +365,7 @@ impl Config {
             max_txn_ops: raw.max_txn_ops,
             max_request_bytes: raw.max_request_bytes,
             max_concurrent_streams: Some(raw.max_concurrent_streams).filter(|&max| max != u32::MAX),
+            grpc_keepalive: raw.grpc_keepalive.or_default(),
             unsafe_no_fsync: raw.unsafe_no_fsync,
             force_new_cluster: raw.force_new_cluster,
             pre_vote: raw.pre_vote,

@@ -20,6 +20,7 @@ pub mod local_store;
 mod memory;
 mod metrics;
 mod node;
+mod open_files;
 mod publish;
 mod punctual;
 pub mod restore;
@@ -36,6 +37,7 @@ pub use corruption::CorruptionChecks;
 pub use listen::{ListenError, Listener, Port, Ports, Socket, bind_client};
 pub use local_store::LocalStore;
 pub use node::{Door, RunError, Stopping, run, run_on, run_with, run_with_keys};
+pub use open_files::raise_limit;
 pub use version::{CLUSTER_VERSION, SERVER_VERSION};
 
 /// Arms the fault points that tests name in the environment. Call once, before [`run`].

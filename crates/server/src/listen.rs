@@ -19,9 +19,14 @@ pub trait Listener: Send + 'static {
     /// The next connection, and who is at its other end.
     fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Io, SocketAddr)>> + Send;
 
-    /// Asks that small answers are not held back.
+    /// Asks that small answers are not held back, and that it is found out who is gone.
     fn hurry(_io: &Self::Io) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Whether nobody in between reads along.
+    fn is_encrypted(_io: &Self::Io) -> bool {
+        false
     }
 
     /// Whom the certificate of the other end names, where certificates say who a client is.

@@ -13,6 +13,7 @@ use crate::lease::{self, Book, Desk, Expiry, LeaseCounters, Renewals};
 use crate::listen::{self, ListenError, Listener, Ports};
 use crate::local_store::LocalStore;
 use crate::metrics::{Calls, Changes, CountCalls, Metrics};
+use crate::open_files;
 use crate::publish::publish;
 use crate::spans::{Traced, Tracer};
 use crate::tls::{Keys, TlsError};
@@ -391,8 +392,9 @@ async fn serve<L: Listener>(
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), RunError> {
     let incoming = futures::stream::unfold(listener, |mut listener| async move {
-        let accepted = listener.accept().await.map(|(io, _)| io).inspect(|io| drop(L::hurry(io)));
-        Some((accepted, listener))
+        let (io, _) = client_port::accepted(&mut listener).await;
+        drop(L::hurry(&io));
+        Some((Ok::<_, std::io::Error>(io), listener))
     });
     let incoming = std::pin::pin!(incoming);
     let stopped = async move {
@@ -478,6 +480,7 @@ fn node_options(
         db: DbOptions {
             block_cache_bytes: bytes(tuning.block_cache_bytes),
             write_buffer_bytes: bytes(tuning.write_buffer_bytes),
+            open_files_max: open_files::database_max(),
             ..DbOptions::default()
         },
         ground,

@@ -1,7 +1,8 @@
 //! Clients that begin something and do not go on: each beginning has a time by which it must end.
 //!
-//! A connection must say what it speaks within [`FIRST_WORDS_WITHIN`], and a request that is one message
-//! must be whole within [`REQUEST_WITHIN`]. So a client that sends a byte now and then holds a
+//! A connection must say what it speaks within [`FIRST_WORDS_WITHIN`], the head of a request over HTTP/1
+//! must be whole as soon after its first byte, and a request that is one message must be whole within
+//! [`REQUEST_WITHIN`]. So a client that sends a byte now and then holds a
 //! connection for seconds, not for ever. Streams may be silent for as long as they like: watching is
 //! mostly that.
 
@@ -10,6 +11,8 @@ use http::{Request, Response};
 use http_body::Frame;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -17,28 +20,114 @@ use tokio::time::Sleep;
 use tower::Service;
 
 /// To say "HTTP/2", or the head of an HTTP/1 request.
-pub(crate) const FIRST_WORDS_WITHIN: Duration = Duration::from_secs(10);
+const FIRST_WORDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// For all of a request that is one message: 2 MiB at 100 KB/s and some.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
 
+/// How long a connection over HTTP/1 may be silent between two requests: longer than those that keep one
+/// for later do.
+pub(crate) const IDLE_WITHIN: Duration = Duration::from_secs(5 * 60);
+
 /// HTTP/2's opening words and the head of the first frame.
 const FIRST_WORDS_BYTES: usize = 24 + 9;
+
+/// No method of HTTP/1 is called so.
+const HTTP2_BEGINS: &[u8] = b"PRI ";
 
 /// Methods whose requests have no end.
 const STREAMS: &[&str] = &["/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive"];
 
-/// A socket whose first words must come in time.
+/// How one connection over HTTP/1 stands. Over HTTP/2 it stays as it began.
+#[derive(Default)]
+pub(crate) struct Heads {
+    /// Heads that came whole.
+    whole: AtomicU64,
+    /// Whether the last one's request is not answered yet.
+    answering: AtomicBool,
+}
+
+impl Heads {
+    /// A head has come whole.
+    pub(crate) fn came(&self) {
+        self.whole.fetch_add(1, Ordering::Relaxed);
+        self.answering.store(true, Ordering::Relaxed);
+    }
+
+    /// The answer to it, if there was one. With its end the next head may begin.
+    pub(crate) fn answered(self: &Arc<Heads>, response: Response<Body>) -> Response<Body> {
+        if !self.answering.load(Ordering::Relaxed) {
+            return response;
+        }
+        response.map(|inner| Body::new(Answer { inner, heads: self.clone() }))
+    }
+}
+
+/// The body of an answer over HTTP/1.
+struct Answer {
+    inner: Body,
+    heads: Arc<Heads>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.heads.answering.store(false, Ordering::Relaxed);
+    }
+}
+
+impl http_body::Body for Answer {
+    type Data = bytes::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<bytes::Bytes>, axum::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// A socket on which what begins must come in time: the first words, and over HTTP/1 each head from its
+/// first byte on.
 pub(crate) struct FirstWords<T> {
     inner: T,
-    /// `None` once they have come.
-    waiting: Option<(Pin<Box<Sleep>>, usize)>,
+    heads: Arc<Heads>,
+    /// The first bytes, up to [`FIRST_WORDS_BYTES`] of them.
+    heard: usize,
+    begins_as_http2: bool,
+    /// For what has begun, and how many heads were whole then.
+    deadline: Option<(Pin<Box<Sleep>>, u64)>,
 }
 
 impl<T> FirstWords<T> {
-    pub(crate) fn of(inner: T) -> FirstWords<T> {
+    pub(crate) fn of(inner: T, heads: Arc<Heads>) -> FirstWords<T> {
         let deadline = Box::pin(tokio::time::sleep(FIRST_WORDS_WITHIN));
-        FirstWords { inner, waiting: Some((deadline, 0)) }
+        FirstWords { inner, heads, heard: 0, begins_as_http2: true, deadline: Some((deadline, 0)) }
+    }
+
+    fn hear(&mut self, came: &[u8]) {
+        if self.heard < FIRST_WORDS_BYTES {
+            let rest = HTTP2_BEGINS.get(self.heard..).unwrap_or_default();
+            self.begins_as_http2 &= came.iter().zip(rest).all(|(byte, expected)| byte == expected);
+            self.heard += came.len();
+        }
+        let whole = self.heads.whole.load(Ordering::Relaxed);
+        let is_http2 = self.begins_as_http2 && FIRST_WORDS_BYTES <= self.heard;
+        if is_http2 || self.deadline.as_ref().is_some_and(|(_, then)| *then != whole) {
+            self.deadline = None;
+        }
+        let begins = !came.is_empty() && !self.heads.answering.load(Ordering::Relaxed);
+        if begins && !is_http2 && self.deadline.is_none() {
+            self.deadline = Some((Box::pin(tokio::time::sleep(FIRST_WORDS_WITHIN)), whole));
+        }
     }
 }
 
@@ -50,11 +139,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for FirstWords<T> {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(context, into);
-        let Some((deadline, heard)) = &mut self.waiting else { return read };
-        *heard += into.filled().len() - before;
-        if FIRST_WORDS_BYTES <= *heard {
-            self.waiting = None;
-        } else if read.is_pending() && deadline.as_mut().poll(context).is_ready() {
+        self.hear(&into.filled()[before..]);
+        if read.is_pending()
+            && let Some((deadline, _)) = &mut self.deadline
+            && deadline.as_mut().poll(context).is_ready()
+        {
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::TimedOut,
                 "the client said nothing in time",
@@ -118,6 +207,16 @@ where
     }
 }
 
+/// Something that takes a request from its client did not come to its end in time.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the request did not end in time")]
+pub(crate) struct Late;
+
+/// The outcome, if it comes as soon as a whole request must.
+pub(crate) async fn in_time<T>(coming: impl Future<Output = T>) -> Result<T, Late> {
+    tokio::time::timeout(REQUEST_WITHIN, coming).await.map_err(|_| Late)
+}
+
 /// The body of a request that must end in time.
 struct InTime {
     inner: Body,
@@ -138,7 +237,7 @@ impl http_body::Body for InTime {
         }
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(REQUEST_WITHIN)));
         ready!(deadline.as_mut().poll(context));
-        Poll::Ready(Some(Err("the request did not end in time".into())))
+        Poll::Ready(Some(Err(Late.into())))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -161,7 +260,7 @@ mod tests {
         for words in [&b""[..], b"PRI"] {
             let (mut client, server) = tokio::io::duplex(64);
             client.write_all(words).await.expect("room");
-            let mut server = FirstWords::of(server);
+            let mut server = FirstWords::of(server, Arc::default());
             let (began, mut heard) = (tokio::time::Instant::now(), Vec::new());
             let error = server.read_to_end(&mut heard).await.expect_err("too late");
             assert_eq!((error.kind(), heard.as_slice()), (io::ErrorKind::TimedOut, words));
@@ -170,13 +269,39 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_spoke_may_be_silent_for_ever() {
+    async fn a_connection_over_http2_that_spoke_may_be_silent_for_ever() {
         let (mut client, server) = tokio::io::duplex(64);
-        client.write_all(&[7; FIRST_WORDS_BYTES]).await.expect("room");
-        let mut server = FirstWords::of(server);
+        client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n123456789").await.expect("room");
+        let mut server = FirstWords::of(server, Arc::default());
         let mut heard = [0; FIRST_WORDS_BYTES + 1];
         let read = tokio::time::timeout(Duration::from_secs(3_600), server.read_exact(&mut heard));
         assert!(read.await.is_err(), "it still waits");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_head_has_ten_seconds_from_its_first_byte_and_silence_before_it_has_more() {
+        let (mut client, server) = tokio::io::duplex(256);
+        let heads = Arc::new(Heads::default());
+        let mut server = FirstWords::of(server, heads.clone());
+        let head = b"GET /health HTTP/1.1\r\nHost: somebody.example\r\n\r\n";
+        let mut heard = vec![0; head.len()];
+        for _ in 0..3 {
+            client.write_all(head).await.expect("room");
+            server.read_exact(&mut heard).await.expect("the head");
+            heads.came();
+            let answer = heads.answered(Response::new(Body::empty()));
+            // However long the answer takes, and the time until the next request.
+            for answer in [Some(answer), None] {
+                let read = tokio::time::timeout(Duration::from_secs(100), server.read_exact(&mut heard));
+                assert!(read.await.is_err(), "it still waits");
+                drop(answer);
+            }
+        }
+        client.write_all(&head[..7]).await.expect("room");
+        let began = tokio::time::Instant::now();
+        let error = server.read_exact(&mut heard).await.expect_err("too late");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < FIRST_WORDS_WITHIN + Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -42,8 +42,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use self::cluster::{Cluster, Dialing};
+pub use self::cluster::{Cluster, Dialing};
 use self::global::{GlobalArgs, Settings, settings};
+pub use self::global::{TlsFiles, login};
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::print::Style;

@@ -14,23 +14,21 @@ mod carry;
 mod follow;
 mod leases;
 mod progress;
-
-use std::time::Duration;
+mod side;
 
 use clap::Args;
-use meerkat_client::{Client, Config, Keys, Revision};
+use meerkat_client::{Client, Keys, Revision};
 
 use self::carry::Carrier;
+use self::side::{Destination, Source};
 use crate::failure::Failure;
 
 #[derive(Args, Debug)]
 pub struct MigrateArgs {
-    /// Members of the etcd to copy, comma-separated
-    #[arg(long, value_name = "ENDPOINTS")]
-    from: String,
-    /// Members of the Meerkat to copy to, comma-separated; it must be empty
-    #[arg(long, value_name = "ENDPOINTS")]
-    to: String,
+    #[command(flatten)]
+    from: Source,
+    #[command(flatten)]
+    to: Destination,
     /// End as soon as nothing is left to carry, instead of following until interrupted
     #[arg(long)]
     until_caught_up: bool,
@@ -42,8 +40,8 @@ pub fn run(args: &MigrateArgs) -> Result<(), Failure> {
 }
 
 async fn migrate(args: &MigrateArgs) -> Result<(), Failure> {
-    let from = connect("--from", &args.from).await?;
-    let to = connect("--to", &args.to).await?;
+    let from = args.from.connect().await?;
+    let to = args.to.connect().await?;
     let mut carrier = Carrier::begin(from, to).await?;
     carrier.copy().await?;
     let end = follow::follow(&mut carrier, args.until_caught_up).await?;
@@ -53,12 +51,6 @@ async fn migrate(args: &MigrateArgs) -> Result<(), Failure> {
         "cut over at source revision {end}: {keys} keys on both sides; write to the destination from now on"
     );
     Ok(())
-}
-
-async fn connect(flag: &str, endpoints: &str) -> Result<Client, Failure> {
-    let endpoints: Vec<&str> = endpoints.split(',').map(str::trim).filter(|one| !one.is_empty()).collect();
-    let config = Config::new(endpoints).request_timeout(Duration::from_secs(30));
-    Client::connect_with(config).await.map_err(|error| Failure::error(format!("{flag}: {error}")))
 }
 
 /// The newest revision of a store.

@@ -1,13 +1,10 @@
-//! etcd's feature gates. What they switch is built in here or has no meaning; a name that etcd does not
-//! know is refused, as etcd refuses it.
+//! etcd's feature gates. Those of the corruption checks switch them; what the others switch is built in
+//! here or has no meaning. A name that etcd does not know is refused, as etcd refuses it.
 
-/// Those of etcd 3.6 and 3.7.
-const KNOWN: &[&str] = &[
-    "AllAlpha",
+/// Those of etcd 3.6 and 3.7 that have no effect here.
+const WITHOUT_EFFECT: &[&str] = &[
     "AllBeta",
-    "CompactHashCheck",
     "FastLeaseKeepAlive",
-    "InitialCorruptCheck",
     "LeaseCheckpoint",
     "LeaseCheckpointPersist",
     "SetMemberLocalAddr",
@@ -15,23 +12,42 @@ const KNOWN: &[&str] = &[
     "TxnModeWriteWithSharedBuffer",
 ];
 
-/// A notice for each gate that is set, since none has an effect of its own.
-pub fn notices(text: &str) -> Result<Vec<String>, String> {
+/// What the gates say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Gates {
+    pub initial_corrupt_check: bool,
+    pub compact_hash_check: bool,
+    /// One for each gate that is set and has no effect.
+    pub notices: Vec<String>,
+}
+
+pub fn read(text: &str) -> Result<Gates, String> {
     let mut notices = Vec::new();
+    let (mut initial, mut compact, mut all_alpha) = (None, None, false);
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let Some((name, value)) = part.split_once('=') else {
             return Err(format!("--feature-gates: missing bool value for feature gate {part}"));
         };
         let (name, value) = (name.trim(), value.trim());
-        if super::given::is_true(value).is_none() {
+        let Some(on) = super::given::is_true(value) else {
             return Err(format!("--feature-gates: invalid value of {name}={value}: expected true or false"));
+        };
+        match name {
+            "InitialCorruptCheck" => initial = Some(on),
+            "CompactHashCheck" => compact = Some(on),
+            // Both are alpha in etcd. What is said of one by its name counts for it.
+            "AllAlpha" => all_alpha = on,
+            name if WITHOUT_EFFECT.contains(&name) => {
+                notices.push(format!("--feature-gates: {name} has no effect here"));
+            }
+            name => return Err(format!("--feature-gates: unrecognized feature gate: {name}")),
         }
-        if !KNOWN.contains(&name) {
-            return Err(format!("--feature-gates: unrecognized feature gate: {name}"));
-        }
-        notices.push(format!("--feature-gates: {name} has no effect here"));
     }
-    Ok(notices)
+    Ok(Gates {
+        initial_corrupt_check: initial.unwrap_or(all_alpha),
+        compact_hash_check: compact.unwrap_or(all_alpha),
+        notices,
+    })
 }
 
 #[cfg(test)]
@@ -40,14 +56,29 @@ mod tests {
 
     #[test]
     fn gates_are_known_and_true_or_false() {
-        assert_eq!(notices(""), Ok(vec![]));
-        assert_eq!(notices("InitialCorruptCheck=true, CompactHashCheck=false").map(|told| told.len()), Ok(2));
+        assert_eq!(read(""), Ok(Gates::default()));
+        assert_eq!(read("LeaseCheckpoint=true, AllBeta=false").map(|gates| gates.notices.len()), Ok(2));
         for (text, expected) in [
             ("Nonsense=true", "unrecognized feature gate: Nonsense"),
             ("InitialCorruptCheck", "missing bool value for feature gate InitialCorruptCheck"),
             ("InitialCorruptCheck=perhaps", "invalid value of InitialCorruptCheck=perhaps"),
         ] {
-            assert!(notices(text).expect_err(text).contains(expected));
+            assert!(read(text).expect_err(text).contains(expected));
+        }
+    }
+
+    #[test]
+    fn the_gates_of_the_corruption_checks_switch_them() {
+        for (text, initial, compact) in [
+            ("InitialCorruptCheck=true", true, false),
+            ("CompactHashCheck=true", false, true),
+            ("InitialCorruptCheck=false, CompactHashCheck=1", false, true),
+            ("AllAlpha=true", true, true),
+            ("AllAlpha=true,CompactHashCheck=false", true, false),
+            ("AllBeta=true", false, false),
+        ] {
+            let gates = read(text).expect(text);
+            assert_eq!((gates.initial_corrupt_check, gates.compact_hash_check), (initial, compact), "{text}");
         }
     }
 }

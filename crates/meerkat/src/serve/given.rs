@@ -280,7 +280,7 @@ mod tests {
         check_refused(&["--enable-pprof"], &[], "--enable-pprof=true: runtime profiling");
         check_refused(&[], &[("ETCD_ENABLE_V2", "true")], "ETCD_ENABLE_V2=true: the v2 API");
         check_refused(&["--discovery=x"], &[], "--discovery=x: discovery is not supported");
-        check_text(&["--enable-pprof=false"], &[], "enable-pprof", "false");
+        check_text(&["--enable-v2=false"], &[], "enable-v2", "false");
         check_text(&["--corrupt-check-time=0"], &[], "corrupt-check-time", "0");
         check_text(&["--auto-compaction-retention=0s"], &[], "auto-compaction-retention", "0s");
         check_text(&["--cert-file="], &[], "cert-file", "");
@@ -290,6 +290,8 @@ mod tests {
     fn a_flag_without_effect_says_so_in_one_line() {
         let told = given(&["--max-wals=3"], &[]).expect("accepted");
         assert_eq!(told.notices, ["--max-wals has no effect here"]);
+        let told = given(&["--enable-pprof=true"], &[]).expect("accepted: there is nothing to profile so");
+        assert_eq!(told.notices, ["--enable-pprof has no effect here"]);
     }
 
     #[test]

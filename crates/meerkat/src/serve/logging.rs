@@ -11,6 +11,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -32,6 +33,24 @@ enum Form {
 enum Output {
     Stderr,
     Stdout,
+    Both,
+}
+
+impl Output {
+    /// One, or a list of them. `default` stands alone, as in etcd.
+    fn parse(outputs: &str) -> Result<Output, String> {
+        let mut found: Vec<&str> = outputs.split(',').map(str::trim).collect();
+        found.sort_unstable();
+        found.dedup();
+        match found.as_slice() {
+            ["default" | "stderr"] => Ok(Output::Stderr),
+            ["stdout"] => Ok(Output::Stdout),
+            ["stderr", "stdout"] => Ok(Output::Both),
+            _ => Err(format!(
+                "unknown --log-outputs {outputs:?}: expected stderr, stdout, both of them, or default"
+            )),
+        }
+    }
 }
 
 impl Logging {
@@ -52,14 +71,7 @@ impl Logging {
             "console" => Form::Console,
             other => return Err(format!("unknown --log-format {other:?}: expected json or console")),
         };
-        let output = match outputs {
-            "default" | "stderr" => Output::Stderr,
-            "stdout" => Output::Stdout,
-            other => {
-                return Err(format!("unknown --log-outputs {other:?}: expected stderr, stdout or default"));
-            }
-        };
-        Ok(Logging { filter, form, output })
+        Ok(Logging { filter, form, output: Output::parse(outputs)? })
     }
 
     /// Installs the log for the whole process.
@@ -70,6 +82,7 @@ impl Logging {
         match self.output {
             Output::Stderr => self.install_to(std::io::stderr),
             Output::Stdout => self.install_to(std::io::stdout),
+            Output::Both => self.install_to(std::io::stderr.and(std::io::stdout)),
         }
     }
 
@@ -218,5 +231,21 @@ mod tests {
         assert!(Logging::from_flags("loud", "json", "default").is_err());
         assert!(Logging::from_flags("info", "xml", "default").is_err());
         assert!(Logging::from_flags("info", "json", "/var/log/x").is_err());
+    }
+
+    #[test]
+    fn a_list_of_outputs_is_what_it_names() {
+        for (text, expected) in [
+            ("default", Some(Output::Stderr)),
+            ("stderr,stderr", Some(Output::Stderr)),
+            ("stdout", Some(Output::Stdout)),
+            ("stdout,stderr", Some(Output::Both)),
+            ("stderr, stdout", Some(Output::Both)),
+            ("default,stdout", None),
+            ("stdout,/var/log/x", None),
+            ("", None),
+        ] {
+            assert_eq!(Output::parse(text).ok(), expected, "{text}");
+        }
     }
 }

@@ -13,6 +13,7 @@ mod security;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use clap::error::{ContextKind, ErrorKind};
@@ -21,7 +22,7 @@ pub use given::command;
 use logging::Logging;
 use meerkat::listwatch::{addresses, member_door};
 use meerkat_proto::go_duration;
-use meerkat_server::config::{Config, HttpOptions, MemberUrl, RawFlags, RawTracing, Tuning};
+use meerkat_server::config::{Config, HttpOptions, Keepalive, MemberUrl, RawFlags, RawTracing, Tuning};
 use meerkat_server::tls::Keys;
 use meerkat_server::{CorruptionChecks, ListenError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -67,14 +68,15 @@ fn read_settings(matches: &ArgMatches) -> Result<Given, Failure> {
 
 fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     let given = read_settings(matches)?;
-    let gates = feature_gates::notices(given.text("feature-gates")).map_err(Failure::error)?;
+    let gates = feature_gates::read(given.text("feature-gates")).map_err(Failure::error)?;
     let logging =
         Logging::from_flags(given.text("log-level"), given.text("log-format"), given.text("log-outputs"))
             .map_err(Failure::error)?;
     let workers = worker_threads(given.number("meerkat-worker-threads").map_err(Failure::error)?);
     logging.install();
     refuse_huge_pages();
-    for notice in given.notices.iter().chain(&gates) {
+    meerkat_server::raise_limit();
+    for notice in given.notices.iter().chain(&gates.notices) {
         tracing::warn!("{notice}");
     }
     let config = raw_flags(&given)
@@ -96,7 +98,7 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
             .map_err(|error| failed("the member stopped", error))
     });
     // What is still running has been told to stop; a stuck reader must not keep the process.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
@@ -200,13 +202,16 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
         max_txn_ops: given.number("max-txn-ops")?,
         max_request_bytes: given.number("max-request-bytes")?,
         max_concurrent_streams: given.number("max-concurrent-streams")?,
+        grpc_keepalive: Keepalive {
+            interval: time(given, "grpc-keepalive-interval")?,
+            timeout: time(given, "grpc-keepalive-timeout")?,
+        },
         unsafe_no_fsync: given.switch("unsafe-no-fsync"),
         force_new_cluster: given.switch("force-new-cluster"),
         pre_vote: given.switch("pre-vote"),
         strict_reconfig_check: given.switch("strict-reconfig-check"),
         max_learners: given.number("max-learners")?,
-        watch_progress_notify_interval: go_duration::parse(given.text("watch-progress-notify-interval"))
-            .map_err(|error| format!("invalid value for --watch-progress-notify-interval: {error}"))?,
+        watch_progress_notify_interval: time(given, "watch-progress-notify-interval")?,
         auto_compaction_mode: given.text("auto-compaction-mode").to_owned(),
         auto_compaction_retention: given.text("auto-compaction-retention").to_owned(),
         corruption_checks: corruption_checks(given)?,
@@ -224,17 +229,19 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
     })
 }
 
+fn time(given: &Given, name: &str) -> Result<Duration, String> {
+    go_duration::parse(given.text(name)).map_err(|error| format!("invalid value for --{name}: {error}"))
+}
+
 fn corruption_checks(given: &Given) -> Result<CorruptionChecks, String> {
-    let every = |name: &str| {
-        let time = go_duration::parse(given.text(name));
-        let time = time.map_err(|error| format!("invalid value for --{name}: {error}"))?;
-        Ok::<_, String>(Some(time).filter(|time| !time.is_zero()))
-    };
+    let every = |name: &str| Ok::<_, String>(Some(time(given, name)?).filter(|time| !time.is_zero()));
+    let gates = feature_gates::read(given.text("feature-gates"))?;
     let after_compaction = every("compact-hash-check-time")?;
+    let compared = gates.compact_hash_check || given.switch("compact-hash-check-enabled");
     Ok(CorruptionChecks {
         every: every("corrupt-check-time")?,
-        initially: given.switch("initial-corrupt-check"),
-        after_compaction: after_compaction.filter(|_| given.switch("compact-hash-check-enabled")),
+        initially: gates.initial_corrupt_check || given.switch("initial-corrupt-check"),
+        after_compaction: after_compaction.filter(|_| compared),
     })
 }
 

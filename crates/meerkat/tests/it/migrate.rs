@@ -1,6 +1,8 @@
 //! A live etcd carried over to Meerkat, judged by what the destination's own history says.
 
+use crate::authority::Authority;
 use crate::etcd::{Etcd, etcd_is_here};
+use crate::member::Place;
 use crate::process::{Running, meerkat, run, stderr, stdout, wait_until};
 use crate::snapshot::{Member, all, dial, fill, put, ttl};
 use meerkat_proto::pb::etcdserver as pb;
@@ -9,6 +11,7 @@ use pb::kv_client::KvClient;
 use pb::lease_client::LeaseClient;
 use pb::watch_client::WatchClient;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,4 +146,55 @@ fn check_numbers(found: &[Option<u64>], last: u64) {
     }
     assert_eq!(found, expected, "of {last}");
     assert!(first < last, "something was carried after the copy");
+}
+
+/// A member with TLS, its flags beside that given.
+fn encrypted(directory: &Path, ca: &Authority, more: &[String]) -> (crate::member::Member, String) {
+    let place = Place::new();
+    let pair = ca.issue("member", &["localhost", "127.0.0.1"]);
+    let mut flags = vec![
+        format!("--data-dir={}", directory.join(&place.peer).display()),
+        format!("--listen-client-urls=https://{}", place.client),
+        format!("--advertise-client-urls=https://{}", place.client),
+        format!("--listen-peer-urls=http://{}", place.peer),
+        format!("--initial-advertise-peer-urls=http://{}", place.peer),
+        format!("--initial-cluster=default=http://{}", place.peer),
+        format!("--cert-file={}", pair.cert),
+        format!("--key-file={}", pair.key),
+    ];
+    flags.extend_from_slice(more);
+    (crate::member::Member::start(directory, &flags).ready(), place.client)
+}
+
+#[test]
+fn clusters_with_certificates_and_users_are_reached_from_either_side() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (here, there) = (Authority::new(directory.path(), "here"), Authority::new(directory.path(), "there"));
+    let (source, from) = encrypted(directory.path(), &here, &[]);
+    let prove = [format!("--trusted-ca-file={}", there.file), "--client-cert-auth".to_owned()];
+    let (target, to) = encrypted(directory.path(), &there, &prove);
+    let own = there.issue("migration", &[]);
+    let ask = |at: &str, with: &[String], args: &[&str]| {
+        let mut command = meerkat();
+        command.args(["--endpoints", at, "--command-timeout=60s"]).args(with).args(args);
+        let output = run(&mut command, b"");
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    let at_source = [format!("--cacert={}", here.file)];
+    ask(&from, &at_source, &["put", "key", "carried"]);
+    ask(&from, &at_source, &["user", "add", "root:secret"]);
+    ask(&from, &at_source, &["user", "grant-role", "root", "root"]);
+    ask(&from, &at_source, &["auth", "enable"]);
+    let mut command = migration(&from, &to);
+    command.args([format!("--from-cacert={}", here.file), "--from-user=root:secret".to_owned()]);
+    command.args([format!("--to-cacert={}", there.file), format!("--to-cert={}", own.cert)]);
+    command.args([format!("--to-key={}", own.key), "--until-caught-up".to_owned()]);
+    let carried = run(&mut command, b"");
+    assert!(carried.status.success(), "{}", stderr(&carried));
+    let at_target =
+        [format!("--cacert={}", there.file), format!("--cert={}", own.cert), format!("--key={}", own.key)];
+    assert_eq!(ask(&to, &at_target, &["get", "key", "--print-value-only"]), "carried\n");
+    source.stop();
+    target.stop();
 }

@@ -68,6 +68,7 @@ pub(crate) async fn check_initially(raft: Arc<RaftNode>, counters: Arc<CheckCoun
     while began.elapsed() < INITIAL_WITHIN {
         let ready = raft.reads().ready_to_read().await.is_ok();
         if ready && check_stored(&raft, &counters).await {
+            tracing::info!("the initial corruption check is done: all members were compared");
             return;
         }
         tokio::time::sleep(RETRY_PAUSE).await;

@@ -6,7 +6,7 @@
 //! second way into the services.
 //!
 //! Never panics on what a client sends: bodies are bounded in bytes and in nesting, and whatever cannot be
-//! read is refused with a JSON error.
+//! read is refused with a JSON error. The first message of a body must come in time, as in gRPC.
 
 mod answers;
 mod errors;
@@ -19,6 +19,7 @@ mod split;
 
 use crate::config::Config;
 use crate::grpc::status;
+use crate::punctual;
 use answers::Answers;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -115,7 +116,8 @@ impl Gateway {
     async fn call(&self, method: &MethodDescriptor, request: Request<Body>) -> Result<Response, Status> {
         let (parts, body) = request.into_parts();
         let mut requests = Requests::new(body, method.input(), self.json_bytes_max);
-        let first = requests.next().await.map_err(|malformed| malformed.status())?;
+        let first = punctual::in_time(requests.next()).await.map_err(|late| Malformed::new(late.to_string()));
+        let first = first.and_then(|first| first).map_err(|malformed| malformed.status())?;
         let (body, malformed) = if method.is_client_streaming() {
             let (tell, malformed) = oneshot::channel();
             (requests.into_body(first, tell), Some(malformed))
@@ -203,5 +205,19 @@ mod tests {
         assert_eq!(got("hasleader"), Some("true"));
         assert_eq!(got("content-type"), Some("application/grpc"));
         assert_eq!((got("grpc-timeout"), got("cookie")), (None, None));
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_end_is_refused_in_time() {
+        let config = Config::from_flags(crate::config::RawFlags::default()).expect("the defaults");
+        let gateway = router(axum::Router::new(), &config);
+        for path in ["/v3/kv/put", "/v3/watch"] {
+            let begun = futures::stream::iter([Ok::<_, std::convert::Infallible>("{")]);
+            let body = Body::from_stream(futures::StreamExt::chain(begun, futures::stream::pending()));
+            let request = Request::post(path).body(body).expect("a request");
+            let answer =
+                tokio::time::timeout(std::time::Duration::from_secs(60), gateway.clone().oneshot(request));
+            let Ok(answer) = answer.await.expect("it is answered");
+            assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{path}");
+        }
     }
 }

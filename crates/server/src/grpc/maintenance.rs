@@ -22,11 +22,17 @@ pub(crate) struct MaintenanceService {
     raft: Arc<RaftNode>,
     headers: Headers,
     quota_backend_bytes: Option<u64>,
+    disk_free_min_bytes: u64,
 }
 
 impl MaintenanceService {
     pub(crate) fn new(raft: Arc<RaftNode>, headers: Headers, config: &Config) -> MaintenanceService {
-        MaintenanceService { raft, headers, quota_backend_bytes: config.quota_backend_bytes }
+        MaintenanceService {
+            raft,
+            headers,
+            quota_backend_bytes: config.quota_backend_bytes,
+            disk_free_min_bytes: config.tuning.disk_free_min_bytes,
+        }
     }
 
     async fn hash_at(&self, revision: Option<Revision>) -> Result<HashKv, Status> {
@@ -198,7 +204,7 @@ impl Maintenance for MaintenanceService {
         &self,
         _request: Request<pb::SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        Ok(Response::new(snapshot::stream(self.raft.clone())))
+        Ok(Response::new(snapshot::stream(self.raft.clone(), self.disk_free_min_bytes)))
     }
 
     async fn move_leader(

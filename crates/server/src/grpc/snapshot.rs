@@ -3,10 +3,12 @@
 //! The store is read from one pinned point and written to a file that has no name, on the disk of the
 //! data directory: writers are not held up, memory is bounded, and nothing is left behind by whatever
 //! ends the call. The pieces come from that file. A member works for at most [`BUILDS_MAX`] callers at
-//! once, since each takes the room of a store on disk; others wait.
+//! once, since each takes the room of a store on disk; others wait, [`TURN_WITHIN`] at most. Who takes
+//! nothing for [`TAKEN_WITHIN`] loses their turn, and nothing is begun that the disk has no room for.
 
 use super::status;
 use crate::saved_rules;
+use crate::space::free_bytes;
 use crate::version::STORAGE_VERSION;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -21,14 +23,22 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 /// What etcd sends at once, and what its clients are known to take.
 const PIECE_BYTES: usize = 32 << 10;
 /// Pieces read from disk in one go.
 const READ_PIECES: usize = 32;
+/// Pieces that wait for the caller.
+const WAITING_PIECES: usize = 8;
 const BUILDS_MAX: usize = 2;
+/// For so long a caller waits while as many are served as can be.
+const TURN_WITHIN: Duration = Duration::from_secs(10);
+/// For so long a caller may leave the next piece where it is.
+const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 
 static BUILDS: Semaphore = Semaphore::const_new(BUILDS_MAX);
 
@@ -40,20 +50,35 @@ pub(crate) enum SnapshotError {
     Read(#[from] ReadError),
     #[error("the caller has gone")]
     Gone,
+    #[error("{BUILDS_MAX} others are being sent theirs")]
+    Busy,
+    #[error("the caller took nothing for {} s", TAKEN_WITHIN.as_secs())]
+    NotTaken,
+    #[error(
+        "it needs about {needed} bytes on the disk of the data directory, of which {kept} are to stay free: \
+         {free} are free"
+    )]
+    NoRoom { needed: u64, kept: u64, free: u64 },
 }
 
 pub(crate) type Pieces = BoxStream<'static, Result<pb::SnapshotResponse, Status>>;
 
 /// The whole answer. Building begins when it is first polled, so that the caller hears at once that it
 /// was accepted.
-pub(crate) fn stream(raft: Arc<RaftNode>) -> Pieces {
+pub(crate) fn stream(raft: Arc<RaftNode>, free_bytes_min: u64) -> Pieces {
     let built = stream::once(async move {
-        let permit = BUILDS.acquire().await.map_err(|_| status::snapshot(&SnapshotError::Gone))?;
+        let turn = tokio::time::timeout(TURN_WITHIN, BUILDS.acquire()).await;
+        let permit = turn.ok().and_then(Result::ok).ok_or_else(|| status::snapshot(&SnapshotError::Busy))?;
         let pinned = raft.reader().pin();
         let database = raft.database();
+        let live_bytes = raft.live_bytes();
         let left = Left::default();
         let gone = left.0.clone();
-        let building = threads::spawn_blocking(move || build(&pinned, database.path(), &gone));
+        let building = threads::spawn_blocking(move || {
+            let stored_bytes = database.approximate_size().map_or(0, |size| size.total_bytes);
+            check_room(database.path(), live_bytes.max(stored_bytes), free_bytes_min)?;
+            build(&pinned, database.path(), &gone)
+        });
         let built = building.await.map_err(|error| status::worker_lost(&error))?;
         let (file, bytes) = built.map_err(|error| status::snapshot(&error))?;
         Ok::<_, Status>(pieces(file, bytes, permit))
@@ -69,6 +94,19 @@ impl Drop for Left {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// A disk that does not say how much room it has is taken to have enough.
+fn check_room(dir: &Path, bytes: u64, kept: u64) -> Result<(), SnapshotError> {
+    match free_bytes(dir) {
+        Ok(free) if !threads::are_tasks() => has_room(free, bytes, kept),
+        _ => Ok(()),
+    }
+}
+
+fn has_room(free: u64, bytes: u64, kept: u64) -> Result<(), SnapshotError> {
+    let needed = bytes.saturating_add(kept);
+    if needed <= free { Ok(()) } else { Err(SnapshotError::NoRoom { needed, kept, free }) }
 }
 
 fn build(pinned: &Pinned, database: &Path, gone: &AtomicBool) -> Result<(File, u64), SnapshotError> {
@@ -126,29 +164,60 @@ fn nameless(dir: &Path) -> io::Result<File> {
 }
 
 /// What is left to send.
-struct Sending {
+struct Sending<P> {
     file: File,
     left: u64,
     sum: Checksum,
-    _permit: SemaphorePermit<'static>,
+    _permit: P,
 }
 
-fn pieces(file: File, bytes: u64, permit: SemaphorePermit<'static>) -> Pieces {
+/// The pieces, from a task of their own: it notices if nobody takes them, which a stream that nobody asks
+/// does not. It ends with the stream, or then; the permit ends with it.
+fn pieces<P: Send + 'static>(file: File, bytes: u64, permit: P) -> Pieces {
     let sending = Sending { file, left: bytes, sum: Checksum::default(), _permit: permit };
-    let groups = stream::try_unfold(Some(sending), |sending| async move {
-        let Some(sending) = sending else { return Ok::<_, Status>(None) };
-        let read = threads::spawn_blocking(move || sending.next_group()).await;
-        let (group, sending) = read
-            .map_err(|error| status::worker_lost(&error))?
-            .map_err(|error| status::snapshot(&SnapshotError::Io(error)))?;
-        Ok(Some((stream::iter(group.into_iter().map(Ok)), sending)))
+    let (give, taken) = mpsc::channel(WAITING_PIECES);
+    let whole = Arc::new(AtomicBool::new(false));
+    let was_whole = whole.clone();
+    tokio::spawn(async move {
+        let gave = give_all(sending, &give).await;
+        whole.store(gave.is_some(), Ordering::Release);
     });
-    groups.try_flatten().boxed()
+    // What was given waits in the channel, so the end is after the last of it.
+    let end = stream::once(async move {
+        match was_whole.load(Ordering::Acquire) {
+            true => None,
+            false => Some(Err(status::snapshot(&SnapshotError::NotTaken))),
+        }
+    });
+    ReceiverStream::new(taken).chain(end.filter_map(std::future::ready)).boxed()
 }
 
-impl Sending {
+/// `None` if not everything was taken.
+async fn give_all<P: Send + 'static>(
+    sending: Sending<P>,
+    give: &mpsc::Sender<Result<pb::SnapshotResponse, Status>>,
+) -> Option<()> {
+    let mut next = Some(sending);
+    while let Some(sending) = next {
+        let read = match threads::spawn_blocking(move || sending.next_group()).await {
+            Ok(read) => read.map_err(|error| status::snapshot(&SnapshotError::Io(error))),
+            Err(error) => Err(status::worker_lost(&error)),
+        };
+        let (group, rest) = match read {
+            Ok((group, rest)) => (group.into_iter().map(Ok).collect(), rest),
+            Err(status) => (vec![Err(status)], None),
+        };
+        for piece in group {
+            give.send_timeout(piece, TAKEN_WITHIN).await.ok()?;
+        }
+        next = rest;
+    }
+    Some(())
+}
+
+impl<P> Sending<P> {
     /// The next pieces, and what is left after them; with the last comes the checksum.
-    fn next_group(mut self) -> io::Result<(Vec<pb::SnapshotResponse>, Option<Sending>)> {
+    fn next_group(mut self) -> io::Result<(Vec<pb::SnapshotResponse>, Option<Sending<P>>)> {
         let mut group = Vec::with_capacity(READ_PIECES + 1);
         while 0 < self.left && group.len() < READ_PIECES {
             let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(PIECE_BYTES);
@@ -170,4 +239,53 @@ impl Sending {
 fn message(blob: Bytes, remaining_bytes: u64) -> pb::SnapshotResponse {
     // Not with the header: it has the revision of now, and the file has its own.
     pb::SnapshotResponse { header: None, remaining_bytes, blob, version: STORAGE_VERSION.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIECES: usize = 3 * READ_PIECES;
+
+    /// A stream of [`PIECES`] pieces, and whether its permit is still held.
+    fn sent() -> (Pieces, std::sync::Weak<()>) {
+        let file = tempfile::tempfile().expect("a file");
+        let bytes = (PIECES * PIECE_BYTES) as u64;
+        file.set_len(bytes).expect("it grows");
+        let permit = Arc::new(());
+        let held = Arc::downgrade(&permit);
+        (pieces(file, bytes, permit), held)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_takes_nothing_loses_its_turn_and_is_told() {
+        let (mut pieces, held) = sent();
+        for _ in 0..3 {
+            assert!(pieces.next().await.expect("a piece").is_ok());
+            tokio::time::sleep(TAKEN_WITHIN / 2).await;
+        }
+        assert!(held.upgrade().is_some(), "slow is not gone");
+        tokio::time::sleep(2 * TAKEN_WITHIN).await;
+        assert!(held.upgrade().is_none(), "another may have its turn");
+        let rest: Vec<_> = pieces.collect().await;
+        assert!(rest.len() < PIECES);
+        assert!(rest.last().is_some_and(Result::is_err), "and the file is not taken for whole");
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_takes_everything_has_it_whole() {
+        let (pieces, held) = sent();
+        let all: Vec<_> = pieces.collect().await;
+        assert!(all.iter().all(Result::is_ok));
+        assert_eq!(all.len(), PIECES + 1, "with the checksum");
+        assert!(held.upgrade().is_none());
+    }
+
+    #[test]
+    fn nothing_is_begun_that_would_leave_too_little_room() {
+        assert!(has_room(100, 60, 40).is_ok());
+        for (free, bytes, kept) in [(99, 60, 40), (0, 1, 0), (u64::MAX - 1, u64::MAX, 1)] {
+            assert!(matches!(has_room(free, bytes, kept), Err(SnapshotError::NoRoom { .. })));
+        }
+    }
 }

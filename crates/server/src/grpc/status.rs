@@ -162,6 +162,15 @@ pub(crate) fn snapshot(error: &SnapshotError) -> Status {
             tracing::error!(%error, "a snapshot was not made");
             Status::new(Code::Unavailable, format!("no snapshot was made: {error}"))
         }
+        SnapshotError::Busy => etcd(EtcdError::TooManyRequests),
+        SnapshotError::NoRoom { .. } => {
+            tracing::warn!(%error, "a snapshot was refused");
+            Status::new(Code::ResourceExhausted, format!("no snapshot was made: {error}"))
+        }
+        SnapshotError::NotTaken => {
+            tracing::warn!(%error, "a snapshot was not sent to its end");
+            Status::new(Code::DeadlineExceeded, format!("the snapshot was not sent to its end: {error}"))
+        }
         SnapshotError::Gone => Status::new(Code::Cancelled, "no snapshot was made: the caller has gone"),
     }
 }

@@ -1,9 +1,10 @@
 //! Who may ask over plain HTTP: the host that is asked for, and pages of other origins.
 //!
 //! A page that has its own name resolve to this machine could otherwise ask a member in its reader's name
-//! (CVE-2018-5702): with `--host-whitelist` only requests for the hosts named there are answered. gRPC needs
-//! no such care, since no page can send it.
+//! (CVE-2018-5702): with `--host-whitelist` only requests for the hosts named there are answered. Over TLS the
+//! certificate says as much, and gRPC needs no such care, since no page can send it.
 
+use crate::client_port::OverTls;
 use crate::config::HttpOptions;
 use axum::Router;
 use axum::body::Body;
@@ -19,7 +20,8 @@ pub(super) fn guarded(router: Router, options: &HttpOptions) -> Router {
 
 async fn guard(State(options): State<Arc<HttpOptions>>, request: Request<Body>, next: Next) -> Response {
     let host = host(&request).unwrap_or_default();
-    if !options.allows_host(host) {
+    let over_tls = request.extensions().get::<OverTls>().is_some();
+    if !over_tls && !options.allows_host(host) {
         let text = format!(
             "this member is not to be asked for as {host:?}: use TLS, or start it with --host-whitelist {host:?}\n"
         );
@@ -89,6 +91,25 @@ mod tests {
             ("::1", "::1"),
         ] {
             assert_eq!(without_port(host), name, "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_who_comes_without_tls_must_ask_for_a_name_that_is_listed() {
+        use tower::ServiceExt;
+        let options = HttpOptions::new(true, "*", "a.example", "basic").expect("options");
+        let router = guarded(Router::new().route("/", axum::routing::get(async || "here")), &options);
+        for (host, over_tls, expected) in [
+            ("a.example", false, StatusCode::OK),
+            ("b.example", false, StatusCode::MISDIRECTED_REQUEST),
+            ("b.example", true, StatusCode::OK),
+        ] {
+            let mut request = Request::get("/").header(header::HOST, host).body(Body::empty()).expect("one");
+            if over_tls {
+                request.extensions_mut().insert(OverTls);
+            }
+            let Ok(answer) = router.clone().oneshot(request).await;
+            assert_eq!(answer.status(), expected, "{host} {over_tls}");
         }
     }
 

@@ -2,21 +2,29 @@
 //!
 //! A handshake never keeps others from being accepted: each runs in a task of its own, with a time
 //! limit, and [`Port::accept`] gives whichever is done first. When as many are under way as there may
-//! be, others wait in the system's queue.
+//! be, others wait in the system's queue. So does who comes for a place among the clients when there is
+//! none left.
 
 use super::{Listener, Socket};
 use crate::config::MemberUrl;
+use crate::open_files;
 use crate::tls::{Acceptor, Keys};
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::socket::Stream;
 
 /// Handshakes under way at one port. Each holds some kilobytes for at most ten seconds.
 const HANDSHAKES_MAX: usize = 4_096;
+
+/// As etcd: who is gone without a word, as a machine without power is, is asked for as often as this.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// What callers at a socket in the file system are said to come from.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -32,6 +40,8 @@ pub struct ListenError {
 pub struct Port {
     open: Open,
     tls: Option<Acceptor>,
+    /// One for each connection that may be open, shared with other ports. `None`: any number.
+    places: Option<Arc<Semaphore>>,
     handshakes: JoinSet<Option<(Socket, SocketAddr)>>,
 }
 
@@ -56,7 +66,7 @@ impl Open {
 /// # Errors
 /// If one cannot be bound; it is named.
 pub async fn bind_client(urls: &[MemberUrl], keys: &Keys) -> Result<Vec<Port>, ListenError> {
-    bind(urls, |url| keys.for_client(url)).await
+    bind(urls, |url| keys.for_client(url), Some(open_files::places_of_clients())).await
 }
 
 /// As [`bind_client`], for other members.
@@ -64,17 +74,18 @@ pub async fn bind_client(urls: &[MemberUrl], keys: &Keys) -> Result<Vec<Port>, L
 /// # Errors
 /// If one cannot be bound; it is named.
 pub async fn bind_peer(urls: &[MemberUrl], keys: &Keys) -> Result<Vec<Port>, ListenError> {
-    bind(urls, |url| keys.for_peer(url)).await
+    bind(urls, |url| keys.for_peer(url), None).await
 }
 
 async fn bind(
     urls: &[MemberUrl],
     tls_of: impl Fn(&MemberUrl) -> Option<Acceptor>,
+    places: Option<Arc<Semaphore>>,
 ) -> Result<Vec<Port>, ListenError> {
     let mut ports = Vec::new();
     for url in urls {
         let opened = open(url).await.map_err(|source| ListenError { url: url.to_string(), source })?;
-        let port = |open| Port { open, tls: tls_of(url), handshakes: JoinSet::new() };
+        let port = |open| Port { open, tls: tls_of(url), places: places.clone(), handshakes: JoinSet::new() };
         ports.extend(opened.into_iter().map(port));
     }
     Ok(ports)
@@ -120,23 +131,36 @@ impl Port {
     }
 }
 
+/// The next connection, once there is a place for it.
+async fn accept(
+    open: &Open,
+    places: Option<&Arc<Semaphore>>,
+) -> io::Result<(Stream, SocketAddr, Option<OwnedSemaphorePermit>)> {
+    let place = match places {
+        Some(places) => Some(places.clone().acquire_owned().await.map_err(io::Error::other)?),
+        None => None,
+    };
+    let (stream, from) = open.accept().await?;
+    Ok((stream, from, place))
+}
+
 impl Listener for Port {
     type Io = Socket;
 
     async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
         let Some(tls) = &self.tls else {
-            let (stream, from) = self.open.accept().await?;
-            return Ok((Socket::plain(stream, from), from));
+            let (stream, from, place) = accept(&self.open, self.places.as_ref()).await?;
+            return Ok((Socket::plain(stream, from, place), from));
         };
         loop {
             let has_room = self.handshakes.len() < HANDSHAKES_MAX;
             tokio::select! {
-                accepted = self.open.accept(), if has_room => {
-                    let (stream, from) = accepted?;
+                accepted = accept(&self.open, self.places.as_ref()), if has_room => {
+                    let (stream, from, place) = accepted?;
                     let tls = tls.clone();
                     self.handshakes.spawn(async move {
                         let greeted = tls.greet(stream, from).await?;
-                        Some((Socket::encrypted(greeted), from))
+                        Some((Socket::encrypted(greeted, place), from))
                     });
                 }
                 Some(done) = self.handshakes.join_next() => {
@@ -149,7 +173,14 @@ impl Listener for Port {
     }
 
     fn hurry(io: &Socket) -> io::Result<()> {
-        io.tcp().map_or(Ok(()), |tcp| tcp.set_nodelay(true))
+        let Some(tcp) = io.tcp() else { return Ok(()) };
+        tcp.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+        SockRef::from(tcp).set_tcp_keepalive(&keepalive)
+    }
+
+    fn is_encrypted(io: &Socket) -> bool {
+        io.is_encrypted()
     }
 
     fn common_name(io: &Socket) -> Option<Arc<str>> {
@@ -166,5 +197,43 @@ impl Drop for Port {
             // It may be gone already.
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpStream;
+
+    #[tokio::test]
+    async fn a_connection_is_asked_after_by_the_system() {
+        let url = MemberUrl::parse("http://127.0.0.1:0").expect("a URL");
+        let mut ports = bind(&[url], |_| None, None).await.expect("a port");
+        let _client = TcpStream::connect(ports[0].local_addr().expect("open")).await.expect("it listens");
+        let (socket, _) = ports[0].accept().await.expect("a connection");
+        Port::hurry(&socket).expect("it is open");
+        let tcp = SockRef::from(socket.tcp().expect("over TCP"));
+        assert!(tcp.keepalive().expect("known") && tcp.tcp_nodelay().expect("known"));
+        assert_eq!(tcp.tcp_keepalive_time().expect("known"), KEEPALIVE);
+    }
+
+    #[tokio::test]
+    async fn who_comes_when_all_places_are_taken_waits_until_one_is_free() {
+        let url = MemberUrl::parse("http://127.0.0.1:0").expect("a URL");
+        let places = Arc::new(Semaphore::new(2));
+        let ports = bind(&[url.clone(), url], |_| None, Some(places)).await.expect("two ports");
+        let [mut one, mut other] = <[Port; 2]>::try_from(ports).ok().expect("two ports");
+        let (at_one, at_other) = (one.local_addr().expect("open"), other.local_addr().expect("open"));
+        let mut clients = Vec::new();
+        for at in [at_one, at_other, at_one] {
+            clients.push(TcpStream::connect(at).await.expect("the system's queue has room"));
+        }
+        let (first, _) = one.accept().await.expect("a place");
+        let (_second, _) = other.accept().await.expect("another one, of the same");
+        let third = tokio::time::timeout(Duration::from_millis(100), one.accept()).await;
+        assert!(third.is_err(), "there were two places");
+        drop(first);
+        let third = tokio::time::timeout(Duration::from_secs(30), one.accept()).await;
+        assert!(third.is_ok_and(|third| third.is_ok()), "who has gone left a place");
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
@@ -18,7 +19,11 @@ use tonic::transport::server::Connected;
 const HANDSHAKE: u8 = 0x16;
 
 /// Bytes to and from a caller.
-pub struct Socket(Kind);
+pub struct Socket {
+    kind: Kind,
+    /// Among those that may be open, until this is dropped.
+    _place: Option<OwnedSemaphorePermit>,
+}
 
 enum Kind {
     Plain {
@@ -38,17 +43,22 @@ pub(super) enum Stream {
 }
 
 impl Socket {
-    pub(super) fn plain(stream: Stream, from: SocketAddr) -> Socket {
-        Socket(Kind::Plain { stream, from: Some(from) })
+    pub(super) fn plain(stream: Stream, from: SocketAddr, place: Option<OwnedSemaphorePermit>) -> Socket {
+        Socket { kind: Kind::Plain { stream, from: Some(from) }, _place: place }
     }
 
-    pub(super) fn encrypted(greeted: Greeted<Stream>) -> Socket {
-        Socket(Kind::Encrypted { stream: Box::new(greeted.stream), common_name: greeted.common_name })
+    pub(super) fn encrypted(greeted: Greeted<Stream>, place: Option<OwnedSemaphorePermit>) -> Socket {
+        let kind = Kind::Encrypted { stream: Box::new(greeted.stream), common_name: greeted.common_name };
+        Socket { kind, _place: place }
+    }
+
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.kind, Kind::Encrypted { .. })
     }
 
     /// Whom the certificate of the other end names, where certificates say who a client is.
     pub fn common_name(&self) -> Option<Arc<str>> {
-        match &self.0 {
+        match &self.kind {
             Kind::Plain { .. } => None,
             Kind::Encrypted { common_name, .. } => common_name.clone(),
         }
@@ -56,7 +66,7 @@ impl Socket {
 
     /// What is below, for options of the system.
     pub fn tcp(&self) -> Option<&TcpStream> {
-        let stream = match &self.0 {
+        let stream = match &self.kind {
             Kind::Plain { stream, .. } => stream,
             Kind::Encrypted { stream, .. } => stream.get_ref().0,
         };
@@ -85,8 +95,8 @@ impl AsyncRead for Socket {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let begin = into.filled().len();
-        let outcome = on_each!(&mut self.0, stream => Pin::new(stream).poll_read(cx, into));
-        if let Kind::Plain { from, .. } = &mut self.0
+        let outcome = on_each!(&mut self.kind, stream => Pin::new(stream).poll_read(cx, into));
+        if let Kind::Plain { from, .. } = &mut self.kind
             && let Some(caller) = *from
             && let Some(first) = into.filled().get(begin)
         {
@@ -107,7 +117,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        on_each!(&mut self.0, stream => Pin::new(stream).poll_write(cx, bytes))
+        on_each!(&mut self.kind, stream => Pin::new(stream).poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -115,19 +125,19 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        on_each!(&mut self.0, stream => Pin::new(stream).poll_write_vectored(cx, parts))
+        on_each!(&mut self.kind, stream => Pin::new(stream).poll_write_vectored(cx, parts))
     }
 
     fn is_write_vectored(&self) -> bool {
-        on_each!(&self.0, stream => stream.is_write_vectored())
+        on_each!(&self.kind, stream => stream.is_write_vectored())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_each!(&mut self.0, stream => Pin::new(stream).poll_flush(cx))
+        on_each!(&mut self.kind, stream => Pin::new(stream).poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        on_each!(&mut self.0, stream => Pin::new(stream).poll_shutdown(cx))
+        on_each!(&mut self.kind, stream => Pin::new(stream).poll_shutdown(cx))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Watches the room of this member: raises NOSPACE when its disk is nearly full, and clears its own
 //! NOSPACE once there is room again.
 //!
+//! A learner raises nothing: it serves no writes, so its disk is not the cluster's to wait for.
+//!
 //! Always true: what an operator raised stays until an operator clears it; and between the mark at
 //! which an alarm is raised and the one at which it is cleared there is a gap, so that it does not come
 //! and go with every write.
@@ -28,11 +30,12 @@ const FREE_AGAIN_PERCENT: u64 = 150;
 struct Look {
     live_bytes: u64,
     quota_bytes: Option<u64>,
-    /// `None` if it could not be found out.
+    /// Of the directory that has less, of data and log. `None` if it could not be found out.
     free_bytes: Option<u64>,
     free_bytes_min: u64,
     /// This member's NOSPACE, if it is on.
     raised: Option<AlarmBy>,
+    is_learner: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,25 +65,32 @@ async fn look(raft: &RaftNode, config: &Config, alarm: Alarm) -> Look {
     Look {
         live_bytes: raft.live_bytes(),
         quota_bytes: config.quota_backend_bytes,
-        free_bytes: free_bytes(config.data_dir.clone()).await,
+        free_bytes: free_bytes(directories(config)).await,
         free_bytes_min: config.tuning.disk_free_min_bytes,
         raised: raft.reader().alarms().into_iter().find_map(by),
+        is_learner: raft.leadership().is_learner(),
     }
 }
 
-/// A disk that does not answer is not full; others notice it.
-async fn free_bytes(dir: PathBuf) -> Option<u64> {
+/// Those that a write needs room in.
+fn directories(config: &Config) -> Vec<PathBuf> {
+    std::iter::once(&config.data_dir).chain(&config.wal_dir).cloned().collect()
+}
+
+/// Of the one that has least. A disk that does not answer is not full; others notice it.
+async fn free_bytes(dirs: Vec<PathBuf>) -> Option<u64> {
     if meerkat_raft::threads::are_tasks() {
         return None;
     }
-    match meerkat_raft::threads::spawn_blocking(move || disk::free_bytes(&dir)).await {
-        Ok(Ok(bytes)) => Some(bytes),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "the room on the disk is not known");
+    let free_in = |dir: PathBuf| match disk::free_bytes(&dir) {
+        Ok(bytes) => Some(bytes),
+        Err(error) => {
+            tracing::debug!(%error, dir = %dir.display(), "the room on the disk is not known");
             None
         }
-        Err(_) => None,
-    }
+    };
+    let least = move || dirs.into_iter().filter_map(free_in).min();
+    meerkat_raft::threads::spawn_blocking(least).await.ok().flatten()
 }
 
 async fn clear(raft: &RaftNode, alarm: Alarm) {
@@ -95,7 +105,7 @@ fn decide(look: &Look) -> Deed {
     let disk_is_full = look.free_bytes.is_some_and(|free| free < look.free_bytes_min);
     match look.raised {
         // The quota itself is checked with each write.
-        None if disk_is_full => Deed::Raise,
+        None if disk_is_full && !look.is_learner => Deed::Raise,
         None | Some(AlarmBy::Operator) => Deed::Nothing,
         Some(AlarmBy::Cluster) => {
             let enough = look.free_bytes_min.saturating_mul(FREE_AGAIN_PERCENT) / 100;
@@ -112,8 +122,14 @@ mod tests {
     use super::*;
 
     fn check(live: u64, quota: Option<u64>, free: Option<u64>, raised: Option<AlarmBy>, expected: Deed) {
-        let look =
-            Look { live_bytes: live, quota_bytes: quota, free_bytes: free, free_bytes_min: 100, raised };
+        let look = Look {
+            live_bytes: live,
+            quota_bytes: quota,
+            free_bytes: free,
+            free_bytes_min: 100,
+            raised,
+            is_learner: false,
+        };
         assert_eq!(decide(&look), expected, "{look:?}");
     }
 
@@ -133,6 +149,35 @@ mod tests {
         check(0, Some(1000), Some(149), Some(AlarmBy::Cluster), Deed::Nothing);
         check(0, Some(1000), Some(150), Some(AlarmBy::Cluster), Deed::Clear);
         check(0, Some(1000), None, None, Deed::Nothing);
+    }
+
+    #[test]
+    fn a_learner_raises_nothing_and_clears_what_it_raised_before() {
+        let raised = |free, raised| {
+            let (live_bytes, quota_bytes, free_bytes_min) = (0, Some(1000), 100);
+            let free_bytes = Some(free);
+            decide(&Look { live_bytes, quota_bytes, free_bytes, free_bytes_min, raised, is_learner: true })
+        };
+        assert_eq!(raised(0, None), Deed::Nothing);
+        assert_eq!(raised(150, Some(AlarmBy::Cluster)), Deed::Clear);
+    }
+
+    #[tokio::test]
+    async fn the_disk_of_the_log_counts_beside_that_of_the_data() {
+        let config = |wal_dir: Option<&str>| {
+            let raw = crate::config::RawFlags {
+                data_dir: Some("/".into()),
+                wal_dir: wal_dir.map(PathBuf::from),
+                ..crate::config::RawFlags::default()
+            };
+            directories(&Config::from_flags(raw).expect("flags"))
+        };
+        assert_eq!(config(None), [PathBuf::from("/")]);
+        assert_eq!(config(Some("/proc")), [PathBuf::from("/"), PathBuf::from("/proc")]);
+        // No disk at all, so without any room.
+        assert_eq!(free_bytes(config(Some("/proc"))).await, Some(0));
+        assert_ne!(free_bytes(config(None)).await, Some(0));
+        assert_eq!(free_bytes(vec!["/no such directory".into()]).await, None);
     }
 
     #[test]

@@ -10,5 +10,6 @@ mod disk;
 mod keeper;
 mod quota;
 
+pub(crate) use disk::free_bytes;
 pub(crate) use keeper::keep;
 pub(crate) use quota::{NoRoom, Quota};

@@ -8,12 +8,13 @@ use crate::config::{KeyPair, Protocol, RawTls, Security, TlsConfig};
 use futures::FutureExt;
 use hyper_util::client::legacy::connect::HttpConnector;
 use meerkat_raft::{Dialer, PeerStream};
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::Service;
@@ -108,7 +109,7 @@ pub struct Connector {
 enum Tls {
     Ready(Reloading<ClientConfig>),
     /// Made when first needed: a member whose peers do not use TLS needs no authorities.
-    Lazy(ClientTls, OnceLock<Result<Reloading<ClientConfig>, String>>),
+    Lazy(ClientTls, Mutex<Option<Reloading<ClientConfig>>>),
 }
 
 impl Tls {
@@ -116,8 +117,13 @@ impl Tls {
         match self {
             Tls::Ready(config) => Ok(config.now()),
             Tls::Lazy(tls, made) => {
-                let made = made.get_or_init(|| reloading(tls).map_err(|error| error.to_string()));
-                made.as_ref().map(Reloading::now).map_err(|reason| io::Error::other(reason.clone()))
+                let mut made = made.lock();
+                // An error is not kept: the next who dials may find it mended.
+                let ready = match made.take() {
+                    Some(ready) => ready,
+                    None => reloading(tls).map_err(|error| io::Error::other(error.to_string()))?,
+                };
+                Ok(made.insert(ready).now())
             }
         }
     }
@@ -132,7 +138,7 @@ impl Connector {
     /// # Errors
     /// If a file cannot be used.
     pub fn new(tls: ClientTls) -> Result<Connector, TlsError> {
-        let lazy = |tls| Tls::Lazy(tls, OnceLock::new());
+        let lazy = |tls| Tls::Lazy(tls, Mutex::new(None));
         if tls.files().is_empty() {
             return Ok(Connector { tls: Arc::new(lazy(tls)) });
         }
@@ -194,4 +200,21 @@ pub(super) fn dialer(connector: Connector) -> Dialer {
         let connector = connector.clone();
         async move { connector.dial(uri).await }.boxed()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authorities_that_were_not_there_are_found_by_who_dials_later() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("ca.pem");
+        let tls = ClientTls::new(Trust::Authorities(Some(file.clone())), None).expect("a protocol");
+        let lazy = Tls::Lazy(tls, Mutex::new(None));
+        assert!(lazy.now().is_err());
+        let made = rcgen::generate_simple_self_signed(vec!["member.example".to_owned()]).expect("one");
+        std::fs::write(&file, made.cert.pem()).expect("written");
+        assert!(lazy.now().is_ok());
+    }
 }

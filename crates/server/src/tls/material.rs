@@ -96,10 +96,12 @@ pub(super) fn revocations(file: &Path) -> Result<Vec<CertificateRevocationListDe
 
 /// What tells one state of a file from the next without reading it. A file that is gone has one too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp(Option<(u64, u64, SystemTime)>);
+pub(super) struct Stamp(Option<(u64, u64, SystemTime, (i64, i64))>);
 
 pub(super) fn stamp(file: &Path) -> Stamp {
     use std::os::unix::fs::MetadataExt;
     let now = std::fs::metadata(file).ok();
-    Stamp(now.and_then(|now| Some((now.ino(), now.len(), now.modified().ok()?))))
+    // The last changes with owner and mode, too: what could not be read may be readable now.
+    let changed = |now: &std::fs::Metadata| (now.ctime(), now.ctime_nsec());
+    Stamp(now.and_then(|now| Some((now.ino(), now.len(), now.modified().ok()?, changed(&now)))))
 }

@@ -2,12 +2,16 @@
 //!
 //! Looked at when it is used, not watched: a handshake costs far more than asking for the state of
 //! five files. If the new files cannot be used, the old thing stays, and one line in the log says so
-//! for each new state of the files; they are tried again when they change again.
+//! for each new state of the files; they are tried again when they change again, and every
+//! [`RETRY_AFTER`]: not everything that keeps a file from being read shows in it.
 
 use super::material::{Stamp, TlsError, stamp};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 type Make<T> = Box<dyn Fn() -> Result<T, TlsError> + Send + Sync>;
 
@@ -15,6 +19,7 @@ pub(super) struct Reloading<T> {
     what: String,
     files: Vec<PathBuf>,
     make: Make<T>,
+    retry_after: Duration,
     /// Never held across an await; making reads a few small files under it.
     state: Mutex<State<T>>,
 }
@@ -23,6 +28,8 @@ struct State<T> {
     /// Of the files as they were last looked at, whether or not they could be used.
     seen: Vec<Stamp>,
     current: Arc<T>,
+    /// When they could not be used.
+    failed: Option<Instant>,
 }
 
 impl<T> Reloading<T> {
@@ -38,28 +45,40 @@ impl<T> Reloading<T> {
             what: what.into(),
             files,
             make: Box::new(make),
-            state: Mutex::new(State { seen, current }),
+            retry_after: RETRY_AFTER,
+            state: Mutex::new(State { seen, current, failed: None }),
         })
     }
 
     pub(super) fn now(&self) -> Arc<T> {
         let mut state = self.state.lock();
         let seen: Vec<Stamp> = self.files.iter().map(|file| stamp(file)).collect();
-        if seen != state.seen {
+        let is_new = seen != state.seen;
+        if is_new || state.failed.is_some_and(|failed| self.retry_after <= failed.elapsed()) {
             match (self.make)() {
                 Ok(made) => {
                     tracing::info!("{}: the new certificate files are in force", self.what);
                     state.current = Arc::new(made);
+                    state.failed = None;
                 }
-                Err(error) => tracing::error!(
-                    %error,
-                    "{}: the new certificate files cannot be used; those before stay in force until they are mended",
-                    self.what
-                ),
+                Err(error) => {
+                    if is_new {
+                        self.tell(&error);
+                    }
+                    state.failed = Some(Instant::now());
+                }
             }
             state.seen = seen;
         }
         state.current.clone()
+    }
+
+    fn tell(&self, error: &TlsError) {
+        tracing::error!(
+            %error,
+            "{}: the new certificate files cannot be used; those before stay in force until they are mended",
+            self.what
+        );
     }
 }
 
@@ -87,6 +106,43 @@ mod tests {
         assert_eq!(*it.now(), "second");
         std::fs::write(&file, "the third").expect("written");
         assert_eq!(*it.now(), "the third");
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_tried_again_though_the_file_looks_the_same() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("it");
+        std::fs::write(&file, "one").expect("written");
+        let broken = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (path, is_broken) = (file.clone(), broken.clone());
+        let it = Reloading::new("it", vec![file.clone()], move || {
+            if is_broken.load(std::sync::atomic::Ordering::Relaxed) {
+                return Err(TlsError::file(&path, "not now"));
+            }
+            std::fs::read_to_string(&path).map_err(|error| TlsError::file(&path, error))
+        });
+        let mut it = it.expect("there is a file");
+        broken.store(true, std::sync::atomic::Ordering::Relaxed);
+        std::fs::write(&file, "second").expect("written");
+        assert_eq!(*it.now(), "one");
+        broken.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(*it.now(), "one", "not at each use");
+        it.retry_after = Duration::ZERO;
+        assert_eq!(*it.now(), "second");
+    }
+
+    #[test]
+    fn a_file_whose_mode_changes_is_another() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("it");
+        std::fs::write(&file, "one").expect("written");
+        let before = stamp(&file);
+        assert_eq!(stamp(&file), before);
+        // The clock of the file system is not fine.
+        std::thread::sleep(Duration::from_millis(50));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("changed");
+        assert_ne!(stamp(&file), before);
     }
 
     #[test]

@@ -29,8 +29,12 @@ impl Rig {
     }
 
     pub fn open(&mut self) {
-        let small =
-            DbOptions { block_cache_bytes: 4 << 20, write_buffer_bytes: 4 << 20, flush_on_close: false };
+        let small = DbOptions {
+            block_cache_bytes: 4 << 20,
+            write_buffer_bytes: 4 << 20,
+            flush_on_close: false,
+            ..DbOptions::default()
+        };
         let db = Db::open(self.directory.path().join("state"), &small).expect("open");
         self.machine = Some(Machine::open(db, &self.reader).expect("recover"));
     }

@@ -1,0 +1,113 @@
+//! How many files this process may have open, and for what.
+//!
+//! A member that has none left cannot begin its next log file, and ends. So a quarter of them is the
+//! database's, [`OTHERS`] are for the log, for peers and for whatever else opens a file, and clients have
+//! the rest: who comes when as many are connected waits until another has gone.
+
+use std::io;
+use std::sync::{Arc, LazyLock};
+use tokio::sync::Semaphore;
+
+/// For everything but the database and clients: as many as etcd keeps back from them.
+const OTHERS: u64 = 150;
+
+/// A database that may have this many open need not count them: that is hundreds of gigabytes.
+const DATABASE_PLENTY: u64 = 4_096;
+
+/// What is assumed if the system does not say.
+const LIMIT_USUAL: u64 = 1_024;
+
+/// Of the process, so it is shared by all that listen in it. Read when first asked for.
+static CLIENTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let clients = clients_max(soft_limit());
+    Arc::new(Semaphore::new(usize::try_from(clients).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)))
+});
+
+/// Lets this process open as many files as the system gives it at most, and says how many that are. Call
+/// once, before anything listens.
+pub fn raise_limit() {
+    match raised() {
+        Ok(limit) => tracing::info!(
+            limit,
+            clients = clients_max(limit),
+            "as many files may be open, and as many clients be connected"
+        ),
+        Err(error) => {
+            let limit = soft_limit();
+            tracing::warn!(%error, limit, "the limit of open files could not be raised");
+        }
+    }
+}
+
+fn raised() -> io::Result<u64> {
+    let mut limit = limits()?;
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: the call reads one struct, which lives until it returns.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(limit.rlim_cur)
+}
+
+fn limits() -> io::Result<libc::rlimit> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call fills one struct, which lives until it returns.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(limit)
+}
+
+fn soft_limit() -> u64 {
+    limits().map_or(LIMIT_USUAL, |limit| limit.rlim_cur)
+}
+
+/// A place for each client that may be connected, at whichever port.
+pub(crate) fn places_of_clients() -> Arc<Semaphore> {
+    CLIENTS.clone()
+}
+
+/// Files that the database may have open; `None`: as many as it has.
+pub(crate) fn database_max() -> Option<u32> {
+    database_share(soft_limit())
+}
+
+fn database_share(limit: u64) -> Option<u32> {
+    let share = limit / 4;
+    if DATABASE_PLENTY <= share { None } else { u32::try_from(share).ok() }
+}
+
+/// Never none: where there are too few files for all, a quarter of them.
+fn clients_max(limit: u64) -> u64 {
+    let quarter = limit / 4;
+    limit.saturating_sub(quarter).saturating_sub(OTHERS).max(quarter).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_get_what_the_database_the_log_and_peers_do_not_need() {
+        for (limit, clients, database) in [
+            (0, 1, Some(0)),
+            (64, 16, Some(16)),
+            (256, 64, Some(64)),
+            (1_024, 618, Some(256)),
+            (16_383, 12_138, Some(4_095)),
+            (20_000, 14_850, None),
+            (u64::MAX, u64::MAX - u64::MAX / 4 - OTHERS, None),
+        ] {
+            assert_eq!((clients_max(limit), database_share(limit)), (clients, database), "{limit}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_raised_to_what_the_system_gives() {
+        let raised = raised().expect("a process may use what it was given");
+        let limits = limits().expect("they can be read");
+        assert_eq!((raised, limits.rlim_cur), (limits.rlim_max, limits.rlim_max));
+    }
+}
