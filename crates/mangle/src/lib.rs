@@ -46,7 +46,8 @@ pub struct Fuzz {
 }
 
 impl Fuzz {
-    /// A corpus has one input to a line, in hexadecimal; what follows a `#` says why it is there.
+    /// A corpus has one input to a line, in hexadecimal; what follows a `#` says why it is there. A line that
+    /// begins with one is only words.
     ///
     /// # Panics
     /// If the corpus cannot be read, or there is no sample.
@@ -140,10 +141,10 @@ pub fn hex(bytes: &[u8]) -> String {
 fn parse_corpus(text: &str) -> Result<Vec<Vec<u8>>, usize> {
     let mut inputs = Vec::new();
     for (at, line) in text.lines().enumerate() {
-        let (digits, why) = line.split_once('#').unwrap_or((line, ""));
-        if digits.trim().is_empty() && !why.is_empty() {
+        if line.starts_with('#') {
             continue;
         }
+        let (digits, _why) = line.split_once('#').unwrap_or((line, ""));
         inputs.push(parse_hex(digits.trim()).ok_or(at + 1)?);
     }
     Ok(inputs)
