@@ -123,7 +123,12 @@ fn samples() -> Vec<Vec<u8>> {
 #[test]
 fn a_mutated_proposal_is_refused_or_applied_and_never_a_panic() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let small = DbOptions { block_cache_bytes: 4 << 20, write_buffer_bytes: 4 << 20, flush_on_close: false };
+    let small = DbOptions {
+        block_cache_bytes: 4 << 20,
+        write_buffer_bytes: 4 << 20,
+        flush_on_close: false,
+        ..DbOptions::default()
+    };
     let db = Db::open(dir.path().join("state"), &small).expect("opens");
     let mut machine = Machine::open(db, &StateReader::new()).expect("opens");
     let mut index = 0;
