@@ -13,7 +13,7 @@ pub fn parse(text: &str) -> Option<Version> {
 
 /// Whether kube-apiserver asks this server for marks, which consistent reads from its cache need.
 pub fn is_asked_for_marks(text: &str) -> bool {
-    parse(text).is_some_and(|version| (3, 5, 13) <= version || ((3, 4, 31) <= version && version < (3, 5, 0)))
+    parse(text).is_some_and(|version| (3, 5, 13) <= version || ((3, 4, 31)..(3, 5, 0)).contains(&version))
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn samples() -> Vec<Vec<u8>> {
     commands.extend(of_leases());
     commands.extend(of_users());
     let asker = |number: usize| {
-        (number % 3 == 0).then_some(Asker { user: UserName::new("u"), revision: AuthRevision(9) })
+        number.is_multiple_of(3).then_some(Asker { user: UserName::new("u"), revision: AuthRevision(9) })
     };
     let proposal = |(number, command)| Proposal {
         id: RequestId(number as u64),
