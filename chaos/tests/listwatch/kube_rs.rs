@@ -24,7 +24,7 @@ use serde_json::json;
 
 const STEP_WITHIN: Duration = Duration::from_secs(15);
 
-fn client(cluster: &Cluster, member: usize) -> Result<Client, Failure> {
+pub fn client(cluster: &Cluster, member: usize) -> Result<Client, Failure> {
     let url = cluster.members()[member].listwatch_url();
     let uri = url.parse().map_err(|error| Failure::harness(format!("{url}: {error}")))?;
     Client::try_from(Config::new(uri)).map_err(|error| Failure::harness(format!("{url}: {error}")))

@@ -3,3 +3,4 @@
 mod kube_rs;
 mod kubectl;
 mod python;
+mod restore;

@@ -2,6 +2,8 @@
 
 use crate::rig::{MAPS, PATIENCE, Rig};
 use futures::{SinkExt, StreamExt};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -91,18 +93,71 @@ async fn frames_that_are_none_end_the_socket_and_nothing_else() {
         &[0xff; 64],
     ];
     for frame in bad {
-        let mut stream = TcpStream::connect(rig.address).await.expect("the door is open");
-        let mut head =
-            format!("GET {MAPS}?watch=true HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\n");
-        BASE.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
-        head.push_str("\r\n");
-        stream.write_all(head.as_bytes()).await.expect("sent");
-        let mut answer = vec![0; 1024];
-        let length = stream.read(&mut answer).await.expect("an answer");
-        assert!(answer[..length].starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+        let mut stream = raw(&rig).await;
         stream.write_all(frame).await.expect("sent");
-        let end = async { while stream.read(&mut answer).await.is_ok_and(|length| 0 < length) {} };
-        tokio::time::timeout(PATIENCE, end).await.expect("the socket is closed");
+        ends(&mut stream).await;
     }
+    assert_eq!(rig.get("/livez").await.code, 200);
+}
+
+/// A socket of which the bytes are ours to choose.
+async fn raw(rig: &Rig) -> TcpStream {
+    let mut stream = TcpStream::connect(rig.address).await.expect("the door is open");
+    let mut head =
+        format!("GET {MAPS}?watch=true HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\n");
+    BASE.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    let mut answer = vec![0; 1024];
+    let length = stream.read(&mut answer).await.expect("an answer");
+    assert!(answer[..length].starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+    stream
+}
+
+async fn ends(stream: &mut TcpStream) {
+    let mut answer = vec![0; 1024];
+    let end = async { while stream.read(&mut answer).await.is_ok_and(|length| 0 < length) {} };
+    tokio::time::timeout(PATIENCE, end).await.expect("the socket is closed");
+}
+
+/// A frame that may lie about everything: its sort, its end, its mask, its length.
+fn any_frame(chance: &mut StdRng) -> Vec<u8> {
+    let known = [0, 1, 2, 8, 9, 10];
+    let sort =
+        if chance.random_bool(0.8) { known[chance.random_range(0..known.len())] } else { chance.random() };
+    let first = if chance.random_bool(0.8) { 0x80 | sort } else { sort };
+    let payload: Vec<u8> = (0..chance.random_range(0..200)).map(|_| chance.random()).collect();
+    let said = if chance.random_bool(0.8) { payload.len() as u64 } else { chance.random() };
+    let mask = if chance.random_bool(0.9) { 0x80 } else { 0 };
+    let length: Vec<u8> = match chance.random_range(0..3) {
+        0 => vec![mask | (said & 0x7f) as u8],
+        1 => [&[mask | 126][..], &(said as u16).to_be_bytes()].concat(),
+        _ => [&[mask | 127][..], &said.to_be_bytes()].concat(),
+    };
+    let key: Vec<u8> = if mask == 0 { Vec::new() } else { chance.random::<[u8; 4]>().to_vec() };
+    [&[first][..], &length, &key, &payload].concat()
+}
+
+#[tokio::test]
+async fn frames_of_chance_harm_nobody_but_their_socket() {
+    const SOCKETS: u64 = 300;
+    let seed: u64 = std::env::var("MEERKAT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("frames of chance: MEERKAT_SEED={seed}");
+    let rig = Rig::new().await;
+    let mut witness = connect(&rig, "&resourceVersion=0", "application/json").await;
+    for number in 0..SOCKETS {
+        let mut chance = StdRng::seed_from_u64(seed.wrapping_mul(SOCKETS) + number);
+        let mut stream = raw(&rig).await;
+        for _ in 0..chance.random_range(1..6) {
+            // It may have been closed in the middle.
+            if stream.write_all(&any_frame(&mut chance)).await.is_err() {
+                break;
+            }
+        }
+        let _ = stream.shutdown().await;
+        ends(&mut stream).await;
+    }
+    rig.make("after", json!({})).await;
+    assert!(matches!(next(&mut witness).await, Some(Message::Text(text)) if text.contains("\"after\"")));
     assert_eq!(rig.get("/livez").await.code, 200);
 }

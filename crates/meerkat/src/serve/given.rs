@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_would_change_behaviour_we_lack_is_refused_and_its_default_is_not() {
-        check_refused(&["--enable-pprof"], &[], "--enable-pprof=true: runtime profiling");
+        check_refused(&["--enable-log-rotation"], &[], "--enable-log-rotation=true: log rotation");
         check_refused(&[], &[("ETCD_ENABLE_V2", "true")], "ETCD_ENABLE_V2=true: the v2 API");
         check_refused(&["--discovery=x"], &[], "--discovery=x: discovery is not supported");
         check_text(&["--enable-v2=false"], &[], "enable-v2", "false");
@@ -309,7 +309,7 @@ mod tests {
         };
         assert_eq!(status(&["--heartbeat-interval=abc"], &[]), 2);
         assert_eq!(status(&["--warning-apply-duration=abc"], &[]), 2);
-        assert_eq!(status(&["--enable-pprof"], &[]), 1);
+        assert_eq!(status(&["--enable-log-rotation"], &[]), 1);
         assert_eq!(status(&[], &[("ETCD_HEARTBEAT_INTERVAL", "abc")]), 1);
     }
 
@@ -322,7 +322,7 @@ mod tests {
             file("heartbeat-interval: often"),
             Err("c.yml: invalid value \"often\" for heartbeat-interval".to_owned())
         );
-        assert!(file("enable-pprof: true").is_err());
+        assert!(file("enable-log-rotation: true").is_err());
         assert!(file("naem: a").expect_err("unknown").contains("naem"));
     }
 
