@@ -1,7 +1,7 @@
-//! `elect`: stand for election and lead, or listen to who does.
+//! `elect`: stand for election and lead, and run a command while leading; or listen to who leads.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use meerkat_client::{Client, Election, Leadership, Session};
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::mvcc::KeyValue;
 
+use super::child::{self, Ended};
 use super::cluster::{Cluster, refused};
 use super::lock::{deleted, failed, key};
 use super::signals::Signals;
@@ -27,6 +28,9 @@ pub struct ElectArgs {
     /// <election-name> [proposal]
     #[arg(value_name = "ELECTION PROPOSAL")]
     words: Vec<OsString>,
+    /// Runs while this one leads, and is stopped when that is over
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
     /// Observation mode
     #[arg(short, long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     listen: bool,
@@ -34,7 +38,13 @@ pub struct ElectArgs {
 
 pub async fn run(args: &ElectArgs, cluster: &Cluster, style: Style) -> Result<(), Failure> {
     let refusal = |why: &str| Err(Failure::bad_arguments(why));
-    let (name, proposal) = match (args.words.as_slice(), args.listen) {
+    // Behind two dashes is a command, unless nothing stands before them: etcdctl takes names there.
+    let (words, command) = match args.words.is_empty() {
+        true => (args.command.as_slice(), [].as_slice()),
+        false => (args.words.as_slice(), args.command.as_slice()),
+    };
+    let (name, proposal) = match (words, args.listen) {
+        ([_], true) if !command.is_empty() => return refusal("a command needs a proposal, and -l has none"),
         ([name], true) => (name, None),
         ([name, proposal], false) => (name, Some(proposal)),
         ([_], false) => return refusal("no proposal argument but -l not set"),
@@ -49,40 +59,70 @@ pub async fn run(args: &ElectArgs, cluster: &Cluster, style: Style) -> Result<()
         None => listen(&election, cluster, style, &mut signals).await,
         Some(proposal) => {
             let proposal = Bytes::copy_from_slice(proposal.as_bytes());
-            campaign(&election, proposal, &client, cluster, style, &mut signals).await
+            let stand = Stand { client: &client, cluster, style, command };
+            stand.campaign(&election, proposal, &mut signals).await
         }
     };
     outcome.and(session.close().await.map_err(failed))
 }
 
-async fn campaign(
-    election: &Election,
-    proposal: Bytes,
-    client: &Client,
-    cluster: &Cluster,
+/// What somebody who stands has at hand.
+struct Stand<'a> {
+    client: &'a Client,
+    cluster: &'a Cluster,
     style: Style,
-    signals: &mut Signals,
-) -> Result<(), Failure> {
-    let leadership = tokio::select! {
-        elected = election.campaign(proposal) => elected.map_err(not_elected)?,
-        _ = signals.next() => return Err(Failure::error("interrupted while waiting to be elected")),
-    };
-    let response = key(cluster, leadership.key()).await?;
-    print::show(&Answer::Get { response, values_only: false }, style)?;
-    lead(leadership, client, signals).await
+    command: &'a [OsString],
 }
 
-async fn lead(leadership: Leadership, client: &Client, signals: &mut Signals) -> Result<(), Failure> {
-    tokio::select! {
-        _ = signals.next() => {}
-        lost = leadership.lost() => {
-            return Err(Failure::error(format!("elect: session expired: {lost}")));
+impl Stand<'_> {
+    async fn campaign(
+        &self,
+        election: &Election,
+        proposal: Bytes,
+        signals: &mut Signals,
+    ) -> Result<(), Failure> {
+        let leadership = tokio::select! {
+            elected = election.campaign(proposal) => elected.map_err(not_elected)?,
+            _ = signals.next() => return Err(Failure::error("interrupted while waiting to be elected")),
+        };
+        if !self.command.is_empty() {
+            return self.run_command(leadership, signals).await;
         }
-        () = deleted(client, leadership.key(), leadership.token()) => {
-            return Err(Failure::error("elect: leadership lost: somebody deleted its key"));
+        let response = key(self.cluster, leadership.key()).await?;
+        print::show(&Answer::Get { response, values_only: false }, self.style)?;
+        tokio::select! {
+            _ = signals.next() => {}
+            why = lost(&leadership, self.client) => return Err(Failure::error(why)),
+        }
+        leadership.resign().await.map_err(failed)
+    }
+
+    async fn run_command(&self, leadership: Leadership, signals: &mut Signals) -> Result<(), Failure> {
+        let variables = vec![
+            ("ETCD_ELECTION_KEY", OsString::from_vec(leadership.key().to_vec())),
+            ("MEERKAT_ELECTION_TOKEN", leadership.token().get().to_string().into()),
+        ];
+        let ended = child::run_while(self.command, variables, signals, lost(&leadership, self.client)).await;
+        match ended {
+            Ok(Ended::Stopped { why }) => Err(Failure::error(format!("{why}; the command was stopped"))),
+            Ok(Ended::Itself(status)) => {
+                let resigned = leadership.resign().await.map_err(failed);
+                child::hand_on(status).and(resigned)
+            }
+            // One that cannot be started leads nothing.
+            Err(error) => leadership.resign().await.map_err(failed).and(Err(error)),
         }
     }
-    leadership.resign().await.map_err(failed)
+}
+
+/// Ends with the reason when it does not lead any more.
+async fn lost(leadership: &Leadership, client: &Client) -> String {
+    tokio::select! {
+        lost = leadership.lost() => format!("elect: session expired: {lost}"),
+        () = deleted(client, leadership.key(), leadership.token()) => {
+            "elect: leadership lost: somebody deleted its key".to_owned()
+        }
+    }
 }
 
 async fn listen(

@@ -176,6 +176,44 @@ fn elections_are_held_and_heard_across_tools() {
 }
 
 #[test]
+fn a_command_runs_while_its_election_is_won_and_is_stopped_when_that_is_over() {
+    if !etcd_is_here() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let told = say(
+        &etcd.endpoint,
+        &["elect", "e", "me", "--", "sh", "-c", "echo $ETCD_ELECTION_KEY $MEERKAT_ELECTION_TOKEN"],
+    );
+    let words: Vec<&str> = told.split_whitespace().collect();
+    assert!(words[0].starts_with("e/") && words[1] == "2", "{told}");
+    assert_eq!(say(&etcd.endpoint, &["get", "e/", "--prefix"]), "", "it has resigned");
+    let at = ["--endpoints", &etcd.endpoint];
+    let failing = run(meerkat().args(at).args(["elect", "e", "me", "--", "sh", "-c", "exit 7"]), b"");
+    assert_eq!((failing.status.code(), stderr(&failing).trim()), (Some(7), "Error: exit status 7"));
+    let refused = run(meerkat().args(at).args(["elect", "-l", "e", "--", "true"]), b"");
+    assert_eq!(refused.status.code(), Some(128), "{}", stderr(&refused));
+
+    let mut leader = begin(
+        meerkat(),
+        &etcd.endpoint,
+        &["elect", "e", "first", "--", "sh", "-c", "echo $$; exec sleep 60"],
+    );
+    wait_until("the command runs", || leader.said().ends_with('\n'));
+    let child = leader.said().trim().to_owned();
+    let next = begin(meerkat(), &etcd.endpoint, &["elect", "e", "second", "--", "echo", "leads"]);
+    wait_until("both stand", || say(&etcd.endpoint, &["get", "e/", "--prefix"]).contains("second"));
+    assert_eq!(next.said(), "", "only one leads");
+    let keys = say(&etcd.endpoint, &["get", "e/", "--prefix", "--keys-only", "--sort-by=CREATE"]);
+    say(&etcd.endpoint, &["del", keys.lines().next().expect("the leader's")]);
+    let (status, _, complaint) = leader.left();
+    let expected = "Error: elect: leadership lost: somebody deleted its key; the command was stopped";
+    assert_eq!((status, complaint.trim()), (Some(1), expected));
+    assert!(!std::path::Path::new("/proc").join(child).exists(), "the command has ended");
+    next.wait_for("leads");
+}
+
+#[test]
 fn a_mirror_has_what_was_there_and_what_comes() {
     if !etcd_is_here() {
         return;
