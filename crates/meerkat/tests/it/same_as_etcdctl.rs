@@ -21,10 +21,11 @@ fn ask(tool: &mut Command, server: &Etcd, args: &[&str], input: &str) -> Said {
     let output = run(tool.args(["--endpoints", &server.endpoint]).args(args), input.as_bytes());
     // etcdctl's client library logs JSON lines of its own; the tool's word is the line that begins so.
     let complaint = stderr(&output).lines().rfind(|line| line.starts_with("Error: ")).map(str::to_owned);
-    let port = server.endpoint.rsplit(':').next().expect("host:port").to_owned();
+    // Not the digits alone: an id may have them in it.
+    let port = format!(":{}", server.endpoint.rsplit(':').next().expect("host:port"));
     Said {
         status: output.status.code(),
-        stdout: String::from_utf8_lossy(&output.stdout).replace(&port, "PORT!"),
+        stdout: String::from_utf8_lossy(&output.stdout).replace(&port, ":PORT!"),
         error: complaint.unwrap_or_default(),
     }
 }
