@@ -1,5 +1,6 @@
 //! Users, roles and permissions: as etcd has them, as the contract has them, and after a snapshot.
 
+mod cases;
 mod client;
 mod door;
 mod incidents;

@@ -183,7 +183,7 @@ fn code(body: &str) -> String {
 }
 
 /// Hides what differs by nature.
-fn without_ids(body: &str) -> String {
+pub fn without_ids(body: &str) -> String {
     let mut text = body.to_owned();
     for name in ["cluster_id", "member_id", "raft_term"] {
         let mut from = 0;

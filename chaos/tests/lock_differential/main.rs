@@ -6,6 +6,7 @@ mod gateway;
 mod http;
 mod metrics;
 mod reflection;
+mod sockets;
 
 use std::time::Duration;
 
@@ -43,6 +44,11 @@ fn a_lock_without_a_lease_gets_one_of_sixty_seconds() {
 #[test]
 fn the_gateway_answers_byte_for_byte_as_etcds_does() {
     run_test("gateway differential", BUDGET, gateway::compare());
+}
+
+#[test]
+fn the_gateways_sockets_and_times_are_those_of_etcd() {
+    run_test("gateway sockets", BUDGET, sockets::compare());
 }
 
 #[test]

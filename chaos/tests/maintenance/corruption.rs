@@ -9,7 +9,10 @@ use meerkat_chaos::driver::{Cluster, Product};
 use meerkat_chaos::endpoint::Endpoint;
 use meerkat_chaos::scenario::run_test;
 use meerkat_proto::error_text::EtcdError;
-use meerkat_proto::pb::etcdserver::{AlarmType, DeleteRangeRequest, RangeRequest};
+use meerkat_proto::pb::etcdserver::request_op::Request as Op;
+use meerkat_proto::pb::etcdserver::{
+    AlarmType, CompactionRequest, DeleteRangeRequest, LeaseGrantRequest, RangeRequest, RequestOp, TxnRequest,
+};
 
 use super::{BUDGET, WITHIN, alarms, broken, calm, check, http_get, put, until};
 
@@ -44,6 +47,30 @@ async fn member_id(endpoint: &Endpoint) -> Result<u64, Failure> {
     Ok(endpoint.status(WITHIN).await.map_err(broken)?.header.unwrap_or_default().member_id)
 }
 
+/// All that changes is refused by this member, by whomever it was noticed.
+async fn refuses_changes(endpoint: &Endpoint) -> Result<(), Failure> {
+    endpoint.linearizable_probe(WITHIN).await.map_err(broken)?;
+    let delete = DeleteRangeRequest { key: "k1".into(), ..DeleteRangeRequest::default() };
+    let deletes = RequestOp { request: Some(Op::RequestDeleteRange(delete.clone())) };
+    let txn = TxnRequest { success: vec![deletes], ..TxnRequest::default() };
+    let newest = RangeRequest { key: "k1".into(), ..RangeRequest::default() };
+    let newest = endpoint.range(newest, WITHIN).await.map_err(broken)?.header.unwrap_or_default().revision;
+    for (what, answer) in [
+        ("a put", put(endpoint, "k", 1).await.map(drop)),
+        ("a delete", endpoint.delete(delete, WITHIN).await.map(drop)),
+        ("a transaction", endpoint.txn(txn, WITHIN).await.map(drop)),
+        ("a lease", endpoint.lease_grant(LeaseGrantRequest { ttl: 60, id: 1 }, WITHIN).await.map(drop)),
+        ("a compaction", {
+            endpoint.compact(CompactionRequest { revision: newest, physical: false }, WITHIN).await.map(drop)
+        }),
+    ] {
+        let corrupt =
+            |status: tonic::Status| (status.code(), status.message() == EtcdError::Corrupt.message());
+        check(answer.map_err(corrupt) == Err((tonic::Code::DataLoss, true)), format!("{what} is taken"))?;
+    }
+    Ok(())
+}
+
 async fn fill(endpoint: &Endpoint) -> Result<(), Failure> {
     for n in 0..KEYS {
         put(endpoint, &format!("k{n}"), VALUE_BYTES).await.map_err(broken)?;
@@ -74,12 +101,9 @@ fn a_byte_that_a_disk_changed_is_found_within_seconds_and_changes_stop() {
         .await?;
         println!("found in {took:?} after the start");
         check(alarms(&endpoint).await?.len() == 1, "others are accused too")?;
-        let corrupt = |result: Result<(), tonic::Status>| {
-            result.is_err_and(|status| status.message() == EtcdError::Corrupt.message())
-        };
-        check(corrupt(put(&endpoint, "k", 1).await.map(drop)), "a put is taken")?;
-        let delete = DeleteRangeRequest { key: "k1".into(), ..DeleteRangeRequest::default() };
-        check(corrupt(endpoint.delete(delete, WITHIN).await.map(drop)), "a delete is taken")?;
+        for member in cluster.members() {
+            refuses_changes(member.endpoint()).await?;
+        }
         let read = RangeRequest { key: "k1".into(), ..RangeRequest::default() };
         check(endpoint.range(read, WITHIN).await.map_err(broken)?.count == 1, "a read is not answered")?;
         let ready = http_get(cluster.members()[leader].client_port(), "/readyz")?;
@@ -101,6 +125,57 @@ fn a_member_that_compares_itself_when_it_starts_finds_its_own_damage() {
         flip_a_bit(cluster.members()[victim].data_dir())?;
         cluster.member(victim).start_altered(&[], &["--experimental-initial-corrupt-check".to_owned()])?;
         until("the alarm is on", FOUND_WITHIN, async || Ok(!alarms(&endpoint).await?.is_empty())).await?;
+        for member in cluster.members() {
+            refuses_changes(member.endpoint()).await?;
+        }
+        cluster.finish()
+    });
+}
+
+#[test]
+fn a_comparison_after_a_compaction_finds_damage_and_the_whole_cluster_refuses_changes() {
+    run_test("the check after a compaction", BUDGET, async {
+        let spec = calm(Product::Meerkat, 3).with_flags(&[
+            "--experimental-compact-hash-check-enabled=true",
+            "--experimental-compact-hash-check-time=500ms",
+        ]);
+        let mut cluster = Cluster::start(&spec).await?;
+        let leader = cluster.leader(WITHIN).await?;
+        let endpoint = cluster.members()[leader].endpoint().clone();
+        fill(&endpoint).await?;
+        let victim = (leader + 1) % 3;
+        let id = member_id(cluster.members()[victim].endpoint()).await?;
+        cluster.member(victim).stop(WITHIN)?;
+        flip_a_bit(cluster.members()[victim].data_dir())?;
+        cluster.member(victim).start()?;
+        let damaged = cluster.members()[victim].endpoint().clone();
+        until("the member is back", FOUND_WITHIN, async || {
+            Ok(damaged.linearizable_probe(WITHIN).await.is_ok())
+        })
+        .await?;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        check(alarms(&endpoint).await?.is_empty(), "it is compared although nothing was compacted")?;
+        let read = RangeRequest { key: "k1".into(), ..RangeRequest::default() };
+        let newest = endpoint.range(read.clone(), WITHIN).await.map_err(broken)?.header.unwrap_or_default();
+        // Below all that is kept, so that what is damaged stays.
+        let compact = CompactionRequest { revision: newest.revision - KEYS as i64, physical: true };
+        endpoint.compact(compact, WITHIN).await.map_err(broken)?;
+        until("the member is accused", FOUND_WITHIN, async || {
+            let alarms = alarms(&endpoint).await?;
+            Ok(alarms.iter().any(|on| on.member_id == id && on.alarm == i32::from(AlarmType::Corrupt)))
+        })
+        .await?;
+        check(alarms(&endpoint).await?.len() == 1, "others are accused too")?;
+        for member in cluster.members() {
+            refuses_changes(member.endpoint()).await?;
+            let read = member.endpoint().range(read.clone(), WITHIN).await;
+            check(
+                read.is_ok() || member.client_port() == cluster.members()[victim].client_port(),
+                "no reads",
+            )?;
+            let health = http_get(member.client_port(), "/health")?;
+            check(health.contains("503") && health.contains("ALARM CORRUPT"), health)?;
+        }
         cluster.finish()
     });
 }

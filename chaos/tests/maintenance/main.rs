@@ -1,5 +1,6 @@
 //! Looking after a cluster: space, history, sameness, bounds. As an operator sees it, and as etcd does it.
 
+mod alarms;
 mod bounds;
 mod corruption;
 mod differential;

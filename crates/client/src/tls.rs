@@ -2,7 +2,15 @@
 
 mod anyone;
 
+use meerkat_trust::Roots;
 use std::fmt;
+use std::sync::Arc;
+use tokio_rustls::rustls;
+
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 /// How every certificate in PEM begins.
@@ -59,10 +67,7 @@ impl Tls {
     /// The innermost reason why there is none.
     pub async fn connect(&self, dialer: Endpoint) -> Result<Channel, String> {
         let secured = match dialer.uri().scheme_str() {
-            Some("https") => self
-                .check()
-                .map_err(str::to_owned)
-                .and_then(|()| self.secure(dialer).map_err(|error| innermost(&error)))?,
+            Some("https") => self.check().map_err(str::to_owned).and_then(|()| self.secure(dialer))?,
             _ => dialer,
         };
         secured.connect().await.map_err(|error| innermost(&error))
@@ -79,22 +84,35 @@ impl Tls {
     }
 
     /// The endpoint with these settings.
-    pub(crate) fn secure(&self, endpoint: Endpoint) -> Result<Endpoint, tonic::transport::Error> {
-        match self.trusts_anyone {
-            true => endpoint.tls_config_with_verifier(self.for_endpoint(), anyone::verifier()),
-            false => endpoint.tls_config(self.for_endpoint()),
+    pub(crate) fn secure(&self, endpoint: Endpoint) -> Result<Endpoint, String> {
+        let verifier = match self.trusts_anyone {
+            true => anyone::verifier(provider()),
+            false => self.verifier()?,
+        };
+        let secured = endpoint.tls_config_with_verifier(self.for_endpoint(), verifier);
+        secured.map_err(|error| innermost(&error))
+    }
+
+    /// What believes the servers that the authorities vouch for.
+    fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, String> {
+        let mut roots = Roots::empty();
+        for pem in &self.authorities {
+            for certificate in CertificateDer::pem_slice_iter(pem.as_ref()) {
+                // One that cannot be used vouches for nobody; Go, too, passes over it.
+                drop(roots.add(certificate.map_err(|error| error.to_string())?));
+            }
         }
+        if self.authorities.is_empty() {
+            let found = rustls_native_certs::load_native_certs();
+            // Some of a system's are ancient, and are nobody's loss.
+            found.certs.into_iter().for_each(|certificate| drop(roots.add(certificate)));
+        }
+        meerkat_trust::servers(roots, provider())
+            .map_err(|error| format!("no authority can be trusted: {error}"))
     }
 
     fn for_endpoint(&self) -> ClientTlsConfig {
         let mut config = ClientTlsConfig::new();
-        // Roots beside a verifier that asks for none would be a contradiction, and refused as one.
-        if !self.trusts_anyone {
-            config = match self.authorities.is_empty() {
-                true => config.with_native_roots(),
-                false => config.ca_certificates(self.authorities.clone()),
-            };
-        }
         if let Some(identity) = &self.identity {
             config = config.identity(identity.clone());
         }
@@ -115,6 +133,12 @@ impl fmt::Debug for Tls {
             .field("trusts_anyone", &self.trusts_anyone)
             .finish()
     }
+}
+
+/// The cryptography that the process has chosen, as the transport takes it.
+fn provider() -> Arc<CryptoProvider> {
+    let chosen = CryptoProvider::get_default().cloned();
+    chosen.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()))
 }
 
 /// The reason under all the layers that passed it on.

@@ -5,7 +5,7 @@
 //! task of its own: what has expired goes when somebody looks.
 
 use crate::store::{
-    Awaited, Batch, Change, History, Page, Row, RowChange, Span, Store, StoreError, Write, Written,
+    Awaited, Batch, By, Change, History, Page, Row, RowChange, Span, Store, StoreError, Write, Written,
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -65,6 +65,8 @@ struct Faults {
     epoch: u64,
     refused_writes: usize,
     lost_answers: usize,
+    /// Who was let in by others may not write.
+    rules: Option<u64>,
 }
 
 /// How often the store was asked.
@@ -118,6 +120,11 @@ impl MemoryStore {
 
     pub fn calls(&self) -> Calls {
         self.lock().calls
+    }
+
+    /// From now on only who was let in by this revision of users and roles may write, and the door itself.
+    pub fn set_rules(&self, revision: u64) {
+        self.lock().faults.rules = Some(revision);
     }
 
     /// The rows under a prefix as they are now.
@@ -332,6 +339,11 @@ impl Inner {
         if 0 < self.faults.refused_writes {
             self.faults.refused_writes -= 1;
             return Err(unavailable());
+        }
+        if let (Some(rules), By::Somebody(pass)) = (self.faults.rules, &write.by)
+            && pass.rules != rules
+        {
+            return Err(StoreError::OtherRules);
         }
         if let Change::Put { lease, .. } = &write.change
             && *lease != 0

@@ -70,6 +70,25 @@ pub struct Write {
     /// The revision of its last write; 0 if it is not to be there.
     pub expected: u64,
     pub change: Change,
+    pub by: By,
+}
+
+/// In whose name a write is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The door keeps house, and may do everything.
+    Door,
+    Somebody(Pass),
+}
+
+/// That somebody was let in. A store with users of its own does nothing in their name if its rules are
+/// others by then, and says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// `None` for somebody who has no name.
+    pub user: Option<String>,
+    /// By which revision of users and roles; 0 where there are none, or nobody is asked.
+    pub rules: u64,
 }
 
 /// What a write came to.
@@ -120,6 +139,12 @@ pub enum StoreError {
     TooLarge,
     #[error("the store has no space left")]
     NoSpace,
+    /// Nothing was done: who may do what has changed since somebody was let in.
+    #[error("users or roles have changed since the request was let in")]
+    OtherRules,
+    /// Nothing was done: the store does not let them.
+    #[error("the store does not allow it: {0}")]
+    Forbidden(String),
     /// Nothing was done, and nothing will be.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),

@@ -1,6 +1,6 @@
 //! One binary for all of it: a member (`serve`), a throw-away cluster (`dev`), one that is broken on
-//! screen (`demo`), a load generator (`bench`), the list-watch door of a cluster elsewhere (`listwatch`)
-//! and the file that leads `kubectl` to a door (`kubeconfig`), the way over from etcd (`migrate`), and the
+//! screen (`demo`), a load generator (`bench`), one address in front of a cluster (`gateway`), the list-watch
+//! door of a cluster elsewhere (`listwatch`) and the file that leads `kubectl` to a door (`kubeconfig`), the way over from etcd (`migrate`), and the
 //! operator's tool (everything else).
 //!
 //! Only this file reads the process's arguments and ends the process. Started under the name
@@ -11,8 +11,10 @@ mod bench;
 mod command;
 mod demo;
 mod dev;
+mod dns;
 mod endpoint;
 mod failure;
+mod gateway;
 mod go_quote;
 mod kubeconfig;
 mod migrate;
@@ -55,6 +57,7 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
         Some("demo") => demo::run(&parse(Command::new("meerkat demo").about(DEMO), rest)),
         Some("bench") => bench::run(&parse(Command::new("meerkat bench").about(BENCH), rest)),
         Some("listwatch") => tier::run(&parse(Command::new("meerkat listwatch").about(LISTWATCH), rest)),
+        Some("gateway") => gateway::run(rest),
         Some("kubeconfig") => {
             kubeconfig::run(&parse(Command::new("meerkat kubeconfig").about(KUBECONFIG), rest))
         }
@@ -73,6 +76,7 @@ const DEMO: &str = "Break a throw-away cluster on screen and see that nothing is
 const BENCH: &str = "Load any etcd v3 cluster and measure it";
 const LISTWATCH: &str = "Serve the list-watch API in front of a cluster, of Meerkat or of etcd";
 const MIGRATE: &str = "Carry a live etcd over to Meerkat while it is written to";
+const GATEWAY: &str = "Pass connections on to whichever members of a cluster are there";
 const KUBECONFIG: &str = "Write the file with which kubectl finds a list-watch door";
 
 /// What to do, by the first argument or by the name the binary was called; and the arguments left.
@@ -105,6 +109,7 @@ fn tree() -> Command {
         Command::new("demo").about(DEMO),
         Command::new("bench").about(BENCH),
         Command::new("listwatch").about(LISTWATCH),
+        Command::new("gateway").about(GATEWAY),
         Command::new("kubeconfig").about(KUBECONFIG),
         Command::new("migrate").about(MIGRATE),
     ])
@@ -146,6 +151,7 @@ mod tests {
     fn every_command_line_is_well_formed() {
         command::OperatorCli::command().debug_assert();
         serve::command().debug_assert();
+        gateway::command().debug_assert();
         dev::DevArgs::augment_args(Command::new("dev")).debug_assert();
         demo::DemoArgs::augment_args(Command::new("demo")).debug_assert();
         bench::BenchArgs::augment_args(Command::new("bench")).debug_assert();

@@ -11,7 +11,7 @@ use meerkat::listwatch::{DoorPort, RemoteStore, addresses};
 use meerkat_client::{Client, Config, Tls};
 use meerkat_listwatch::door::{self, DoorConfig};
 use meerkat_listwatch::store::Store;
-use meerkat_server::config::{MemberUrl, RawSecurity, RawTls, TlsConfig};
+use meerkat_server::config::{MemberUrl, NetworkOptions, RawSecurity, RawTls, TlsConfig};
 use meerkat_server::tls::Keys;
 
 use crate::endpoint::Endpoint;
@@ -71,7 +71,8 @@ pub fn run(args: &TierArgs) -> Result<(), Failure> {
     }
     let way = Way { config: client_config(args, &endpoints)?, endpoints };
     let keys = Keys::of_clients(&tls).map_err(|error| Failure::error(error.to_string()))?;
-    Logging::from_flags(&args.log_level, &args.log_format, "default").map_err(Failure::error)?.install();
+    let logging = Logging::from_flags(&args.log_level, &args.log_format, "default", None);
+    logging.and_then(|logging| logging.install()).map_err(Failure::error)?;
     meerkat_server::raise_limit();
     if addresses::are_open_to_others(&urls, tls.client.callers_prove) {
         tracing::warn!(at = %addresses::text(&urls), "{}", addresses::WARNING);
@@ -116,8 +117,8 @@ fn client_config(args: &TierArgs, endpoints: &[Endpoint]) -> Result<Config, Fail
 
 async fn serve(way: Way, urls: &[MemberUrl], keys: &Keys) -> Result<(), Failure> {
     let shutdown = stop_signal().map_err(|error| failed("no signal handler", error))?;
-    let ports =
-        meerkat_server::bind_client(urls, keys).await.map_err(|error| failed("cannot listen", error))?;
+    let ports = meerkat_server::bind_client(urls, keys, NetworkOptions::default()).await;
+    let ports = ports.map_err(|error| failed("cannot listen", error))?;
     let client = Client::connect_with(way.config).await.map_err(|error| failed("bad endpoints", error))?;
     let store = Arc::new(RemoteStore::new(client));
     let names: Vec<&str> = way.endpoints.iter().map(Endpoint::authority).collect();

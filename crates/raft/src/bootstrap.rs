@@ -4,7 +4,7 @@
 use crate::identity::{self, Identity, IdentityError};
 use crate::joining::Place;
 use crate::log_store::{LogOptions, LogStore};
-use crate::node::{NodeOptions, StartError};
+use crate::node::{InitialNames, NodeOptions, StartError};
 use crate::state_machine::MeerkatRaft;
 use crate::type_config::PeerNode;
 use meerkat_types::{ClusterId, MemberId};
@@ -15,6 +15,19 @@ use std::time::Duration;
 
 pub(crate) fn bootstrap_members(options: &NodeOptions) -> BTreeMap<u64, PeerNode> {
     members_of(&options.initial_cluster, &options.cluster_token)
+}
+
+/// The first membership, equal at every first member. Where each knows no name but its own, all go by
+/// their ids in it: `member list` shows the names that they tell when they run.
+pub(crate) fn first_membership(
+    members: BTreeMap<u64, PeerNode>,
+    names: InitialNames,
+) -> BTreeMap<u64, PeerNode> {
+    let by_id = |(id, node): (u64, PeerNode)| (id, PeerNode { name: MemberId(id).to_string(), ..node });
+    match names {
+        InitialNames::Agreed => members,
+        InitialNames::OwnOnly => members.into_iter().map(by_id).collect(),
+    }
 }
 
 /// The first members of the cluster that is described by names, peer URLs and a token.
@@ -166,5 +179,25 @@ pub(crate) async fn initialize(
         // A peer was quicker and has already sent us its log.
         Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
         Err(error) => Err(StartError::Raft(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen_by(rows: &[(&str, &str)], names: InitialNames) -> BTreeMap<u64, PeerNode> {
+        let cluster = rows.iter().map(|(name, url)| ((*name).to_owned(), vec![(*url).to_owned()])).collect();
+        first_membership(members_of(&cluster, "token"), names)
+    }
+
+    #[test]
+    fn members_that_know_no_name_but_their_own_begin_with_one_membership() {
+        let of_a = [("a", "http://a:1"), ("0", "http://b:1")];
+        let of_b = [("0", "http://a:1"), ("b", "http://b:1")];
+        assert_eq!(seen_by(&of_a, InitialNames::OwnOnly), seen_by(&of_b, InitialNames::OwnOnly));
+        assert_ne!(seen_by(&of_a, InitialNames::Agreed), seen_by(&of_b, InitialNames::Agreed));
+        let agreed = seen_by(&[("a", "http://a:1")], InitialNames::Agreed);
+        assert!(agreed.values().all(|node| node.name == "a"));
     }
 }

@@ -29,6 +29,8 @@ struct Shared {
     times: CompactionTimes,
     /// When the compaction under way began.
     began: Mutex<Option<Instant>>,
+    /// When the last one ended.
+    ended: Mutex<Option<Instant>>,
     /// Versions and deletions removed.
     removed: AtomicU64,
     woken: Condvar,
@@ -62,6 +64,7 @@ impl CompactionRunner {
             removed_bytes: AtomicU64::new(removed_bytes),
             times: CompactionTimes::default(),
             began: Mutex::new(None),
+            ended: Mutex::new(None),
             removed: AtomicU64::new(0),
             woken: Condvar::new(),
             #[cfg(feature = "sim")]
@@ -99,6 +102,11 @@ impl CompactionRunner {
 
     pub fn times(&self) -> &CompactionTimes {
         &self.shared.times
+    }
+
+    /// How long ago one ended, if any did since the start.
+    pub fn ended_ago(&self) -> Option<Duration> {
+        self.shared.ended.lock().map(|ended| ended.elapsed())
     }
 
     /// Versions and deletions removed since the start.
@@ -217,6 +225,7 @@ fn step(shared: &Shared, compactor: &Arc<Compactor>, finished: &watch::Sender<Re
         Ok(Progress::Finished(revision)) => {
             if let Some(began) = shared.began.lock().take() {
                 shared.times.whole.observe(began.elapsed());
+                *shared.ended.lock() = Some(Instant::now());
             }
             finished.send_replace(revision);
         }

@@ -344,15 +344,15 @@ fn compare_from_wire(wire: pb::Compare) -> Result<Compare, EntryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use meerkat_types::{Asker, AuthRevision, UserName};
+    use meerkat_types::{Asker, AuthRevision, UserName, Way};
 
     fn keys(first: &'static [u8], end: &'static [u8]) -> KeyRange {
         KeyRange::from_wire(Key::new(Bytes::from_static(first)).expect("key"), Bytes::from_static(end))
     }
 
     pub(super) fn check(command: Command) {
-        let somebody = Asker { user: UserName::new("u"), revision: AuthRevision(9) };
-        for asker in [None, Some(Asker::NOBODY), Some(somebody)] {
+        let somebody = |way| Some(Asker { user: UserName::new("u"), revision: AuthRevision(9), way });
+        for asker in [None, Some(Asker::NOBODY), somebody(Way::Direct), somebody(Way::Door)] {
             let proposal = Proposal { id: RequestId(u64::MAX), stamp_ms: 7, asker, command: command.clone() };
             assert_eq!(decode(encode(&proposal)).expect("decodes"), proposal);
         }

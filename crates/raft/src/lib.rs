@@ -53,7 +53,7 @@ pub use log_store::{LogOptions, LogStats};
 pub use measured::{CompactionTimes, PeerTraffic, PeerView, StateTimes};
 pub use membership::{Change, ChangeError, ChangeRefusal, MemberChanges, Rules};
 pub use network::link::{Dialer, PeerStream};
-pub use node::{Ground, MoveError, NodeOptions, RaftNode, RaftStatus, StartError};
+pub use node::{Ground, InitialNames, MoveError, NodeOptions, RaftNode, RaftStatus, StartError};
 pub use propose::{ProposeError, Proposer};
 pub use read_index::{Confirmed, ReadIndexError, ReadIndexer};
 pub use restore::{NewMember, Restore, RestoreError};

@@ -2,7 +2,8 @@
 
 use crate::agreement::NoAnswer;
 use crate::bootstrap::{
-    bootstrap_members, initialize, is_initialized, raft_config, same_cluster, take_directory,
+    bootstrap_members, first_membership, initialize, is_initialized, raft_config, same_cluster,
+    take_directory,
 };
 use crate::compaction::CompactionRunner;
 use crate::confirm::Confirmer;
@@ -51,6 +52,7 @@ pub struct NodeOptions {
     pub rules: Rules,
     /// Name and peer URLs of every first member; used by a directory that is still empty.
     pub initial_cluster: BTreeMap<String, Vec<String>>,
+    pub initial_names: InitialNames,
     pub cluster_token: String,
     pub heartbeat_interval: Duration,
     pub election_timeout: Duration,
@@ -65,6 +67,14 @@ pub struct NodeOptions {
     pub force_new_cluster: bool,
     pub db: DbOptions,
     pub ground: Ground,
+}
+
+/// Whether all first members are told the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitialNames {
+    Agreed,
+    /// Each knows the addresses of all, and makes up the names of the others.
+    OwnOnly,
 }
 
 /// What a member stands on: by default a directory and TCP.
@@ -209,7 +219,7 @@ impl RaftNode {
         // One that joined waits until the leader reaches it.
         if !identity.joined && !is_initialized(&raft).await? {
             same_cluster(&options, &identity, &members)?;
-            initialize(&raft, members).await?;
+            initialize(&raft, first_membership(members, options.initial_names)).await?;
         }
         let timeout = options.request_timeout;
         let applying = (waiters, applied.clone());

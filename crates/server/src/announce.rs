@@ -20,10 +20,15 @@ pub(crate) fn announce(config: &Config) {
             ),
         }
     }
+    tell_manager();
+}
+
+/// Tells the manager of services that started this process, if one did, that it serves.
+pub fn tell_manager() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
         && let Err(error) = notify(&socket.to_string_lossy())
     {
-        tracing::warn!(%error, "systemd was not told that this member is ready");
+        tracing::warn!(%error, "systemd was not told that this process is ready");
     }
 }
 

@@ -5,6 +5,7 @@
 //! one frame of its body, whatever window its client offers. Bodies of streams make small frames for
 //! this reason; an answer to a single request is one frame, as large as it is.
 
+use crate::authority::Hosts;
 use crate::config::Config;
 use crate::listen::Listener;
 use crate::punctual::{FirstWords, Heads, IDLE_WITHIN};
@@ -122,8 +123,8 @@ fn start<L: Listener>(
         request
     });
     let service = service.map_response(move |response| going.answered(response));
-    let socket = TokioIo::new(FirstWords::of(socket, heads));
-    let connection = builder.serve_connection(socket, TowerToHyperService::new(service));
+    let socket = TokioIo::new(Hosts::of(FirstWords::of(socket, heads)));
+    let connection = builder.serve_connection_with_upgrades(socket, TowerToHyperService::new(service));
     let connection = open.watch(connection.into_owned());
     tokio::spawn(async move {
         if let Err(error) = connection.await {
@@ -133,14 +134,14 @@ fn start<L: Listener>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::{Keepalive, RawFlags};
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     /// Gives one connection.
-    struct Once(Option<DuplexStream>);
+    pub(crate) struct Once(pub(crate) Option<DuplexStream>);
 
     impl Listener for Once {
         type Io = DuplexStream;

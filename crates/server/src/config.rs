@@ -7,9 +7,11 @@
 //! bootstrapping, and never on a member that already has data.
 
 mod auth;
+mod discovery;
 mod distributed_tracing;
 mod http_options;
 mod member_url;
+mod network;
 mod security;
 
 use crate::auto_compaction::AutoCompaction;
@@ -18,9 +20,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use auth::{AuthOptions, JwtOptions, TokenKind};
+pub use discovery::{Discovery, DnsDiscovery, RawDiscovery, RegistryDiscovery, Secret};
 pub use distributed_tracing::{RawTracing, TracingOptions};
 pub use http_options::HttpOptions;
+pub use meerkat_raft::InitialNames;
+use meerkat_types::MemberId;
 pub use member_url::{MemberUrl, Transport};
+pub use network::{NetworkOptions, RawNetwork};
 pub use security::{KeyPair, Protocol, RawSecurity, RawTls, Security, SecurityError, TlsConfig, TlsVersion};
 use thiserror::Error;
 
@@ -56,10 +62,12 @@ pub struct RawFlags {
     pub initial_advertise_peer_urls: Option<String>,
     pub listen_metrics_urls: Option<String>,
     pub listen_client_http_urls: Option<String>,
+    pub network: RawNetwork,
     pub tls: RawTls,
     pub initial_cluster: Option<String>,
     pub initial_cluster_state: String,
     pub initial_cluster_token: String,
+    pub discovery: RawDiscovery,
     pub heartbeat_interval_ms: u64,
     pub election_timeout_ms: u64,
     pub snapshot_count: u64,
@@ -102,10 +110,12 @@ impl Default for RawFlags {
             initial_advertise_peer_urls: None,
             listen_metrics_urls: None,
             listen_client_http_urls: None,
+            network: RawNetwork::default(),
             tls: RawTls::default(),
             initial_cluster: None,
             initial_cluster_state: "new".to_owned(),
             initial_cluster_token: "etcd-cluster".to_owned(),
+            discovery: RawDiscovery::default(),
             heartbeat_interval_ms: 100,
             election_timeout_ms: 1_000,
             snapshot_count: 10_000,
@@ -231,11 +241,16 @@ pub struct Config {
     pub listen_metrics_urls: Vec<MemberUrl>,
     /// Plain HTTP only; `listen_client_urls` are for gRPC only if there are any.
     pub listen_client_http_urls: Vec<MemberUrl>,
+    pub network: NetworkOptions,
     pub tls: TlsConfig,
     /// Sorted by name, then address. A member with several peer addresses has several rows.
     pub initial_cluster: Vec<(String, MemberUrl)>,
     pub initial_cluster_state: InitialClusterState,
     pub initial_cluster_token: String,
+    /// What the others are called at the first start.
+    pub initial_names: InitialNames,
+    /// `None`: `initial_cluster` is the cluster.
+    pub discovery: Option<Discovery>,
     pub heartbeat_interval_ms: u64,
     pub election_timeout_ms: u64,
     pub snapshot_count: u64,
@@ -302,6 +317,16 @@ pub enum ConfigError {
     ClusterState(String),
     #[error("error setting up initial cluster: {0}")]
     InitialCluster(Box<ConfigError>),
+    #[error(
+        "multiple discovery or bootstrap flags are set. Choose one of \"initial-cluster\", \"discovery\", \"discovery-endpoints\" or \"discovery-srv\""
+    )]
+    ConflictingBootstrap,
+    #[error("both --discovery-token and --discovery-endpoints must be set")]
+    HalfARegistry,
+    #[error("--discovery-endpoints must not contain empty endpoints")]
+    EmptyEndpoint,
+    #[error("--discovery-user and a password go together: NAME:PASSWORD, or --discovery-password")]
+    HalfALogin,
     #[error("{0}")]
     AutoCompaction(String),
     #[error("invalid value for --auth-token: {0}")]
@@ -337,6 +362,9 @@ impl Config {
         let advertise_peer =
             urls("initial-advertise-peer-urls", &raw.initial_advertise_peer_urls, PEER_URL_DEFAULT)?;
         let initial_cluster = initial_cluster(&raw, &advertise_peer)?;
+        let discovery = discovery::read(&raw)?;
+        let mut tls = TlsConfig::from_flags(&raw.tls)?;
+        discovery::expect_domain(&mut tls, discovery.as_ref());
         let auth = auth::read(&raw)?;
         let config = Config {
             data_dir: raw.data_dir.unwrap_or_else(|| PathBuf::from(format!("{}.etcd", raw.name))),
@@ -348,16 +376,19 @@ impl Config {
                 CLIENT_URL_DEFAULT,
             )?,
             listen_peer_urls: listeners("listen-peer-urls", &raw.listen_peer_urls, PEER_URL_DEFAULT)?,
+            network: NetworkOptions::new(raw.network, &advertise_peer),
             initial_advertise_peer_urls: advertise_peer,
             listen_metrics_urls: optional_listeners("listen-metrics-urls", &raw.listen_metrics_urls)?,
             listen_client_http_urls: optional_listeners(
                 "listen-client-http-urls",
                 &raw.listen_client_http_urls,
             )?,
-            tls: TlsConfig::from_flags(&raw.tls)?,
+            tls,
             initial_cluster,
             initial_cluster_state: cluster_state(&raw.initial_cluster_state)?,
-            initial_cluster_token: raw.initial_cluster_token,
+            initial_cluster_token: discovery::token(discovery.as_ref()).unwrap_or(raw.initial_cluster_token),
+            initial_names: InitialNames::Agreed,
+            discovery,
             heartbeat_interval_ms: raw.heartbeat_interval_ms,
             election_timeout_ms: raw.election_timeout_ms,
             snapshot_count: raw.snapshot_count,
@@ -425,6 +456,17 @@ impl Config {
             return Err(ConfigError::NotInCluster { url: url.clone(), cluster: self.initial_cluster_text() });
         }
         Ok(())
+    }
+
+    /// Whether this member comes to a cluster that runs already.
+    pub fn joins_existing(&self) -> bool {
+        self.initial_cluster_state == InitialClusterState::Existing
+    }
+
+    /// Who this member is in a cluster that begins with it.
+    pub fn bootstrap_member_id(&self) -> MemberId {
+        let urls: Vec<String> = self.peer_urls_of(&self.name).map(MemberUrl::to_string).collect();
+        meerkat_raft::identity::bootstrap_member_id(&urls, &self.initial_cluster_token)
     }
 
     /// The peer addresses the initial cluster lists under one name.
@@ -513,12 +555,16 @@ fn optional_listeners(flag: &'static str, text: &Option<String>) -> Result<Vec<M
     if given(text) { listeners(flag, text, "") } else { Ok(Vec::new()) }
 }
 
-/// The listed cluster, or the cluster of this member alone if none is listed.
+/// The listed cluster, or the cluster of this member alone if none is listed; nobody, while it is still to
+/// be found.
 fn initial_cluster(
     raw: &RawFlags,
     advertise_peer: &[MemberUrl],
 ) -> Result<Vec<(String, MemberUrl)>, ConfigError> {
     let Some(text) = raw.initial_cluster.as_deref() else {
+        if discovery::is_in_dns(&raw.discovery) {
+            return Ok(Vec::new());
+        }
         return Ok(advertise_peer.iter().map(|url| (raw.name.clone(), url.clone())).collect());
     };
     let mut cluster = Vec::new();

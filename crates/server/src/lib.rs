@@ -6,6 +6,7 @@
 
 mod announce;
 mod auth;
+mod authority;
 mod auto_compaction;
 mod client_port;
 pub mod config;
@@ -32,11 +33,12 @@ mod upkeep;
 mod version;
 mod watch_source;
 
+pub use announce::tell_manager;
 pub use config::Config;
 pub use corruption::CorruptionChecks;
 pub use listen::{ListenError, Listener, Port, Ports, Socket, bind_client};
 pub use local_store::LocalStore;
-pub use node::{Door, RunError, Stopping, run, run_on, run_with, run_with_keys};
+pub use node::{Door, Finder, RunError, Stopping, run, run_on, run_with, run_with_keys};
 pub use open_files::raise_limit;
 pub use version::{CLUSTER_VERSION, SERVER_VERSION};
 

@@ -1,10 +1,13 @@
 //! Sockets for the URLs a member listens on.
 
+mod places;
 mod port;
 mod socket;
 
 pub use port::{ListenError, Port, bind_client, bind_peer};
 pub use socket::Socket;
+
+pub(crate) use places::Places;
 
 use std::io;
 use std::net::SocketAddr;

@@ -38,6 +38,23 @@ pub(crate) struct Pressure {
     pub(crate) refused: AtomicU64,
 }
 
+impl Pressure {
+    /// Whether a call of that method is refused now. If so, it counts as refused.
+    pub(crate) fn refuses(&self, path: &str) -> bool {
+        let refuses = self.short.load(Ordering::Relaxed) && SHED.contains(&path);
+        if refuses {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        refuses
+    }
+
+    /// Of a process that is short of memory.
+    #[cfg(test)]
+    pub(crate) fn short() -> Pressure {
+        Pressure { short: AtomicBool::new(true), refused: AtomicU64::new(0) }
+    }
+}
+
 /// Looks again and again, until it is dropped. Without a bound it never finds anything.
 pub(crate) async fn watch(pressure: Arc<Pressure>, asked_bytes: u64) {
     let bound = if asked_bytes == 0 { control_group_bytes() } else { Some(asked_bytes) };
@@ -101,8 +118,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if self.pressure.short.load(Ordering::Relaxed) && SHED.contains(&request.uri().path()) {
-            self.pressure.refused.fetch_add(1, Ordering::Relaxed);
+        if self.pressure.refuses(request.uri().path()) {
             let refused = status::etcd(EtcdError::TooManyRequests).into_http();
             return Box::pin(std::future::ready(Ok(refused)));
         }

@@ -15,6 +15,7 @@ use crate::local_store::LocalStore;
 use crate::metrics::{Calls, Changes, CountCalls, Metrics};
 use crate::open_files;
 use crate::publish::publish;
+use crate::punctual::FirstWords;
 use crate::spans::{Traced, Tracer};
 use crate::tls::{Keys, TlsError};
 use crate::upkeep::Upkeep;
@@ -49,6 +50,8 @@ pub enum RunError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Tls(#[from] TlsError),
+    #[error("{0}")]
+    NotFound(String),
     #[error("cannot join the cluster: {0}")]
     CannotJoin(#[from] JoinError),
     #[error(
@@ -81,6 +84,10 @@ pub enum RunError {
 /// before the member stops. Its failure is the member's.
 pub type Door = Box<dyn FnOnce(LocalStore, Stopping) -> BoxFuture<'static, Result<(), String>> + Send>;
 
+/// Finds out which cluster a member without data begins in: the same configuration, with its initial cluster.
+/// Called only if there is no data; may wait for others for as long as it takes.
+pub type Finder = Box<dyn FnOnce(Config) -> BoxFuture<'static, Result<Config, String>> + Send>;
+
 /// Tells a door when to stop.
 #[derive(Clone, Debug)]
 pub struct Stopping(watch::Receiver<bool>);
@@ -104,26 +111,59 @@ pub async fn run_with(
     door: Option<Door>,
 ) -> Result<(), RunError> {
     let keys = Keys::open(&config)?;
-    run_with_keys(config, keys, shutdown, door).await
+    run_with_keys(config, keys, shutdown, (door, None)).await
 }
 
-/// As [`run_with`], with keys that are read already.
+/// As [`run_with`], with keys that are read already, and with what finds the initial cluster if the
+/// configuration wants it found.
 pub async fn run_with_keys(
     config: Config,
     keys: Keys,
     shutdown: impl Future<Output = ()>,
-    door: Option<Door>,
+    (door, finder): (Option<Door>, Option<Finder>),
 ) -> Result<(), RunError> {
     let ground = Ground { dialer: Some(keys.dialer()), ..Ground::default() };
-    let place = place(&config, ground.dialer.as_ref()).await?;
-    // Ports first: a port in use is found before the disk is touched.
-    let ports = Ports {
-        client: listen::bind_client(&config.listen_client_urls, &keys).await?,
-        client_http: listen::bind_client(&config.listen_client_http_urls, &keys).await?,
-        peer: listen::bind_peer(&config.listen_peer_urls, &keys).await?,
-        metrics: listen::bind_client(&config.listen_metrics_urls, &keys).await?,
+    let dialer = ground.dialer.as_ref();
+    let mut shutdown = std::pin::pin!(shutdown);
+    let (config, place, ports) = match finder.filter(|_| config.discovery.is_some()) {
+        Some(finder) if !has_data(&config)? => {
+            // Others are to hear only of a member that has its ports.
+            let ports = bind(&config, &keys).await?;
+            let config = tokio::select! {
+                found = finder(config) => found.map_err(RunError::NotFound)?,
+                () = &mut shutdown => {
+                    tracing::info!("told to stop");
+                    return Ok(());
+                }
+            };
+            let place = place(&config, dialer).await?;
+            (config, place, ports)
+        }
+        finder => {
+            if finder.is_some() {
+                tracing::warn!("discovery is ignored since this member is already initialized");
+            }
+            let place = place(&config, dialer).await?;
+            // Ports first: a port in use is found before the disk is touched.
+            let ports = bind(&config, &keys).await?;
+            (config, place, ports)
+        }
     };
     serve_until(config, place, ports, ground, (shutdown, door)).await
+}
+
+async fn bind(config: &Config, keys: &Keys) -> Result<Ports<listen::Port>, RunError> {
+    Ok(Ports {
+        client: listen::bind_client(&config.listen_client_urls, keys, config.network).await?,
+        client_http: listen::bind_client(&config.listen_client_http_urls, keys, config.network).await?,
+        peer: listen::bind_peer(&config.listen_peer_urls, keys, config.network).await?,
+        metrics: listen::bind_client(&config.listen_metrics_urls, keys, config.network).await?,
+    })
+}
+
+/// Whether this member has begun its life in its directory.
+fn has_data(config: &Config) -> Result<bool, IdentityError> {
+    Ok(Identity::read(&config.data_dir.join("member"))?.is_some())
 }
 
 /// As [`run`], on ports that are open and on ground that is given.
@@ -139,7 +179,7 @@ pub async fn run_on<L: Listener>(
 
 /// Where a member without data belongs, if it comes to a cluster that runs already.
 async fn place(config: &Config, dialer: Option<&Dialer>) -> Result<Option<Place>, RunError> {
-    if Identity::read(&config.data_dir.join("member"))?.is_some() {
+    if has_data(config)? {
         return Ok(None);
     }
     config.verify_bootstrap()?;
@@ -187,7 +227,8 @@ async fn serve_until<L: Listener>(
         peer_servers.spawn(serve(listener, peer_server(), peer_routes.clone(), stopping.clone()));
     }
     let guard = Guard::new(raft.clone(), tokens, request_timeout(&config));
-    let http_state = HttpState { raft: raft.clone(), metrics: metrics.clone() };
+    let http_state =
+        HttpState { raft: raft.clone(), metrics: metrics.clone(), pressure: upkeep.pressure.clone() };
     let before = (&upkeep.pressure, &guard);
     let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, &config);
     let services = observed(services, calls, tracer.as_ref());
@@ -394,6 +435,7 @@ async fn serve<L: Listener>(
     let incoming = futures::stream::unfold(listener, |mut listener| async move {
         let (io, _) = client_port::accepted(&mut listener).await;
         drop(L::hurry(&io));
+        let io = FirstWords::of(io, Arc::default());
         Some((Ok::<_, std::io::Error>(io), listener))
     });
     let incoming = std::pin::pin!(incoming);
@@ -462,6 +504,7 @@ fn node_options(
         place,
         rules: Rules { strict: config.strict_reconfig_check, learners_max: config.max_learners },
         initial_cluster,
+        initial_names: config.initial_names,
         cluster_token: config.initial_cluster_token.clone(),
         heartbeat_interval: Duration::from_millis(config.heartbeat_interval_ms),
         election_timeout,
@@ -519,4 +562,22 @@ fn run_hub(hub: &Hub, raft: &Arc<RaftNode>, config: &Config) -> JoinSet<()> {
 
 fn bytes(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_port::tests::Once;
+    use tokio::io::AsyncReadExt;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_at_the_port_of_members_is_cut_off() {
+        let (mut stranger, port) = tokio::io::duplex(4_096);
+        let (_stop, stopping) = watch::channel(false);
+        let serving = tokio::spawn(serve(Once(Some(port)), peer_server(), Routes::default(), stopping));
+        let mut heard = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(60), stranger.read_to_end(&mut heard)).await;
+        assert!(ended.is_ok(), "it has its place for ever");
+        serving.abort();
+    }
 }

@@ -4,12 +4,20 @@
 //! database's, [`OTHERS`] are for the log, for peers and for whatever else opens a file, and clients have
 //! the rest: who comes when as many are connected waits until another has gone.
 
+use crate::listen::Places;
 use std::io;
 use std::sync::{Arc, LazyLock};
-use tokio::sync::Semaphore;
 
 /// For everything but the database and clients: as many as etcd keeps back from them.
 const OTHERS: u64 = 150;
+
+/// Of those, for connections of other members: a few for each of two dozen.
+const PEERS: u64 = 100;
+const _: () = assert!(PEERS < OTHERS);
+
+/// Where there are plenty, so many more, for strangers: who comes and says nothing has a place until it is
+/// found out, and should not have that of a member.
+const PEERS_PLENTY: u64 = 4_096;
 
 /// A database that may have this many open need not count them: that is hundreds of gigabytes.
 const DATABASE_PLENTY: u64 = 4_096;
@@ -18,10 +26,15 @@ const DATABASE_PLENTY: u64 = 4_096;
 const LIMIT_USUAL: u64 = 1_024;
 
 /// Of the process, so it is shared by all that listen in it. Read when first asked for.
-static CLIENTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+static CLIENTS: LazyLock<Arc<Places>> = LazyLock::new(|| {
     let clients = clients_max(soft_limit());
-    Arc::new(Semaphore::new(usize::try_from(clients).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)))
+    Arc::new(Places::new("clients", usize::try_from(clients).unwrap_or(usize::MAX)))
 });
+
+/// A place for each connection of another member that may be open, at whichever port of this one.
+pub(crate) fn places_of_peers() -> Arc<Places> {
+    Arc::new(Places::new("members", usize::try_from(peers_max(soft_limit())).unwrap_or(usize::MAX)))
+}
 
 /// Lets this process open as many files as the system gives it at most, and says how many that are. Call
 /// once, before anything listens.
@@ -65,7 +78,7 @@ fn soft_limit() -> u64 {
 }
 
 /// A place for each client that may be connected, at whichever port.
-pub(crate) fn places_of_clients() -> Arc<Semaphore> {
+pub(crate) fn places_of_clients() -> Arc<Places> {
     CLIENTS.clone()
 }
 
@@ -79,10 +92,15 @@ fn database_share(limit: u64) -> Option<u32> {
     if DATABASE_PLENTY <= share { None } else { u32::try_from(share).ok() }
 }
 
+fn peers_max(limit: u64) -> u64 {
+    (limit / 16).clamp(PEERS, PEERS_PLENTY)
+}
+
 /// Never none: where there are too few files for all, a quarter of them.
 fn clients_max(limit: u64) -> u64 {
     let quarter = limit / 4;
-    limit.saturating_sub(quarter).saturating_sub(OTHERS).max(quarter).max(1)
+    let others = OTHERS - PEERS + peers_max(limit);
+    limit.saturating_sub(quarter).saturating_sub(others).max(quarter).max(1)
 }
 
 #[cfg(test)]
@@ -96,9 +114,9 @@ mod tests {
             (64, 16, Some(16)),
             (256, 64, Some(64)),
             (1_024, 618, Some(256)),
-            (16_383, 12_138, Some(4_095)),
-            (20_000, 14_850, None),
-            (u64::MAX, u64::MAX - u64::MAX / 4 - OTHERS, None),
+            (16_383, 11_215, Some(4_095)),
+            (20_000, 13_700, None),
+            (u64::MAX, u64::MAX - u64::MAX / 4 - 50 - PEERS_PLENTY, None),
         ] {
             assert_eq!((clients_max(limit), database_share(limit)), (clients, database), "{limit}");
         }

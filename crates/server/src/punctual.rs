@@ -7,7 +7,7 @@
 //! mostly that.
 
 use axum::body::Body;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use std::io;
 use std::pin::Pin;
@@ -17,6 +17,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
+use tonic::transport::server::Connected;
 use tower::Service;
 
 /// To say "HTTP/2", or the head of an HTTP/1 request.
@@ -56,7 +57,9 @@ impl Heads {
 
     /// The answer to it, if there was one. With its end the next head may begin.
     pub(crate) fn answered(self: &Arc<Heads>, response: Response<Body>) -> Response<Body> {
-        if !self.answering.load(Ordering::Relaxed) {
+        // What becomes something else, as a WebSocket, has no next head.
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if switches || !self.answering.load(Ordering::Relaxed) {
             return response;
         }
         response.map(|inner| Body::new(Answer { inner, heads: self.clone() }))
@@ -180,6 +183,14 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for FirstWords<T> {
 
     fn is_write_vectored(&self) -> bool {
         self.inner.is_write_vectored()
+    }
+}
+
+impl<T: Connected> Connected for FirstWords<T> {
+    type ConnectInfo = T::ConnectInfo;
+
+    fn connect_info(&self) -> T::ConnectInfo {
+        self.inner.connect_info()
     }
 }
 

@@ -80,11 +80,23 @@ pub struct Asker {
     /// `None`: nobody said who.
     pub user: Option<UserName>,
     pub revision: AuthRevision,
+    pub way: Way,
 }
 
 impl Asker {
     /// A client, while nobody has to say who asks.
-    pub const NOBODY: Asker = Asker { user: None, revision: AuthRevision::NONE };
+    pub const NOBODY: Asker = Asker { user: None, revision: AuthRevision::NONE, way: Way::Direct };
+}
+
+/// How a command came to be, and so what of it is judged when it is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Who asks wrote the command: all of it is judged.
+    Direct,
+    /// A door wrote the command, to do what it was asked for. What the command writes is judged. What it
+    /// compares, looks at and attaches keys to is the door's own, which has judged by its own rules what
+    /// may be shown; those hold as long as the revision is the same.
+    Door,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -28,7 +28,7 @@ mod watch;
 pub use alarm::{Alarm, AlarmBy, AlarmKind};
 pub use auth::{
     Access, Asker, AssignedToken, AuthCommand, AuthDone, AuthRefusal, AuthRevision, Password, Permission,
-    PermissionKind, ROOT_ROLE, ROOT_USER, RoleName, TokenDigest, UserName,
+    PermissionKind, ROOT_ROLE, ROOT_USER, RoleName, TokenDigest, UserName, Way,
 };
 pub use command::{
     Command, Compact, DeleteRange, GrantLease, LeaseNote, MemberAttributes, NewLease, NewValue, Proposal,

@@ -39,26 +39,26 @@ pub enum Company {
 }
 
 const STURDY: &[&str] = &[
+    "meerkat-chaos auth_differential",
     "meerkat-chaos bad_input",
+    "meerkat-chaos cluster_differential",
     "meerkat-chaos fault_points",
     "meerkat-chaos incidents",
+    "meerkat-chaos lock_differential",
+    "meerkat-chaos maintenance",
     "meerkat-chaos netns",
     "meerkat-chaos snapshot",
 ];
 
 const WAITING: &[&str] = &[
     "meerkat-client it",
-    "meerkat-chaos auth_differential",
     "meerkat-chaos churn",
     "meerkat-chaos client_fate",
     "meerkat-chaos clocks",
-    "meerkat-chaos cluster_differential",
     "meerkat-chaos lease_differential",
     "meerkat-chaos lease_incidents",
     "meerkat-chaos lease_precision",
     "meerkat-chaos listwatch",
-    "meerkat-chaos lock_differential",
-    "meerkat-chaos maintenance",
     "meerkat-chaos membership",
     "meerkat-chaos membership_chaos",
     "meerkat-chaos smoke",
@@ -68,6 +68,7 @@ const ORDER: &[&str] = &[
     "xtask",
     "meerkat-types",
     "meerkat-mangle",
+    "meerkat-trust",
     "meerkat-proto",
     "meerkat-engine",
     "meerkat-state",
@@ -207,7 +208,7 @@ fn simulation(root: &Path) -> Suite {
 /// The libraries that others depend on, packed and built from what was packed.
 fn packages(root: &Path) -> Suite {
     let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
-    let packages = ["meerkat-types", "meerkat-proto", "meerkat-client"];
+    let packages = ["meerkat-types", "meerkat-proto", "meerkat-trust", "meerkat-client"];
     let mut arguments = vec!["package".to_owned(), "--allow-dirty".to_owned()];
     arguments.extend(packages.iter().flat_map(|package| ["--package".to_owned(), (*package).to_owned()]));
     Suite {

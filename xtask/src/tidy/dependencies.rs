@@ -13,6 +13,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("meerkat-proto", &["meerkat-types"]),
     ("meerkat-backup", &[]),
     ("meerkat-mangle", &[]),
+    ("meerkat-trust", &[]),
     ("meerkat-engine", &[]),
     ("meerkat-state", &["meerkat-types", "meerkat-engine"]),
     ("meerkat-watch", &["meerkat-types"]),
@@ -27,9 +28,10 @@ const TABLE: &[(&str, &[&str])] = &[
             "meerkat-state",
             "meerkat-watch",
             "meerkat-raft",
+            "meerkat-trust",
         ],
     ),
-    ("meerkat-client", &["meerkat-types", "meerkat-proto"]),
+    ("meerkat-client", &["meerkat-types", "meerkat-proto", "meerkat-trust"]),
     ("meerkat-listwatch", &["meerkat-types", "meerkat-watch"]),
     // The operator's commands and the load generator speak through the generated stubs in `proto`: a
     // command shows what one member answered, and a load counts each attempt. The demo is an application.

@@ -38,7 +38,7 @@ fn secured(name: &str, endpoint: Endpoint, config: &Config) -> Result<Endpoint, 
         return Ok(endpoint);
     }
     config.tls.check().map_err(|reason| Error::invalid(format!("bad TLS settings for {name}: {reason}")))?;
-    let wrong = |error| Error::invalid(format!("bad TLS settings for {name}: {}", causes(&error)));
+    let wrong = |error| Error::invalid(format!("bad TLS settings for {name}: {error}"));
     config.tls.secure(endpoint).map_err(wrong)
 }
 
@@ -47,14 +47,6 @@ fn secured(name: &str, endpoint: Endpoint, _: &Config) -> Result<Endpoint, Error
     match name.starts_with("https://") {
         true => Err(Error::invalid(format!("{name} needs the feature \"tls\" of this library"))),
         false => Ok(endpoint),
-    }
-}
-
-#[cfg(feature = "tls")]
-fn causes(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", causes(source)),
-        None => error.to_string(),
     }
 }
 

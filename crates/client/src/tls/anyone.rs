@@ -12,11 +12,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
 /// What takes every certificate.
-pub(super) fn verifier() -> Arc<dyn ServerCertVerifier> {
-    let chosen = CryptoProvider::get_default().map(|provider| provider.signature_verification_algorithms);
-    let algorithms =
-        chosen.unwrap_or_else(|| rustls::crypto::ring::default_provider().signature_verification_algorithms);
-    Arc::new(Anyone { algorithms })
+pub(super) fn verifier(provider: Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
+    Arc::new(Anyone { algorithms: provider.signature_verification_algorithms })
 }
 
 #[derive(Debug)]

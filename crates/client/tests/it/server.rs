@@ -97,8 +97,24 @@ impl Member {
         }
     }
 
+    /// Returns when all of it stands still, or soon: a thread that runs when the signal is sent goes on for a
+    /// while, and one that waits for a disk stops only after that.
     pub fn pause(&self) {
         self.signal(libc::SIGSTOP);
+        let end = Instant::now() + Duration::from_millis(500);
+        while !self.stands_still() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn stands_still(&self) -> bool {
+        let child = self.child.as_ref().expect("the member runs");
+        let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("it has threads");
+        threads.flatten().all(|thread| {
+            // The state comes after the name, which is in brackets.
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_none_or(|after| after.starts_with('T') || after.is_empty())
+        })
     }
 
     pub fn resume(&self) {

@@ -10,11 +10,18 @@ pub const ANONYMOUS: &str = "system:anonymous";
 pub struct User {
     pub name: String,
     pub groups: Vec<String>,
+    /// By which revision of users and roles they are known; 0 where there are none.
+    pub rules: u64,
 }
 
 impl User {
+    /// `None` for nobody in particular.
+    pub fn known_name(&self) -> Option<&str> {
+        Some(self.name.as_str()).filter(|name| *name != ANONYMOUS)
+    }
+
     pub fn anonymous() -> User {
-        User { name: ANONYMOUS.to_owned(), groups: vec!["system:unauthenticated".to_owned()] }
+        User { name: ANONYMOUS.to_owned(), groups: vec!["system:unauthenticated".to_owned()], rules: 0 }
     }
 }
 
@@ -72,7 +79,7 @@ mod tests {
         let peer = "10.0.0.1:5".parse().expect("an address");
         let credentials = Credentials { bearer: None, peer };
         assert_eq!(credentials.counted_as(&User::anonymous()), "10.0.0.1");
-        let user = User { name: "anna".to_owned(), groups: Vec::new() };
+        let user = User { name: "anna".to_owned(), groups: Vec::new(), rules: 0 };
         assert_eq!(credentials.counted_as(&user), "anna");
     }
 }

@@ -3,6 +3,7 @@
 use super::authn::User;
 use crate::request_path::ObjectTarget;
 use crate::status::{GroupResource, Reason, Refusal};
+use crate::store::Pass;
 
 /// What somebody wants to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ impl<'a> Act<'a> {
 pub struct Verdict {
     pub allowed: bool,
     pub reason: String,
+    /// By which revision of users and roles; 0 where there are none.
+    pub rules: u64,
 }
 
 /// Something that a user may do, as SelfSubjectRulesReview tells it. `*` is all.
@@ -75,9 +78,14 @@ pub trait Authorizer: Send + Sync + 'static {
     fn rules(&self, user: &User, namespace: &str) -> Vec<Rule>;
 }
 
-/// The refusal of what the user may not do.
-pub fn check(authorizer: &dyn Authorizer, user: &User, act: &Act<'_>) -> Result<(), Refusal> {
-    if authorizer.may(user, act).allowed { Ok(()) } else { Err(act.refusal(user)) }
+/// The refusal of what the user may not do, or what lets them.
+pub fn check(authorizer: &dyn Authorizer, user: &User, act: &Act<'_>) -> Result<Pass, Refusal> {
+    let verdict = authorizer.may(user, act);
+    if !verdict.allowed {
+        return Err(act.refusal(user));
+    }
+    // Who they are and what they may was found one after the other: it holds by the older of both.
+    Ok(Pass { user: user.known_name().map(str::to_owned), rules: user.rules.min(verdict.rules) })
 }
 
 /// Everybody may do everything.
@@ -86,7 +94,7 @@ pub struct AllowAll;
 
 impl Authorizer for AllowAll {
     fn may(&self, _user: &User, _act: &Act<'_>) -> Verdict {
-        Verdict { allowed: true, reason: "everything is allowed here".to_owned() }
+        Verdict { allowed: true, reason: "everything is allowed here".to_owned(), rules: 0 }
     }
 
     fn rules(&self, _user: &User, _namespace: &str) -> Vec<Rule> {
@@ -106,7 +114,7 @@ mod tests {
 
     impl Authorizer for Nobody {
         fn may(&self, _user: &User, _act: &Act<'_>) -> Verdict {
-            Verdict { allowed: false, reason: String::new() }
+            Verdict { allowed: false, reason: String::new(), rules: 0 }
         }
 
         fn rules(&self, _user: &User, _namespace: &str) -> Vec<Rule> {
@@ -129,6 +137,28 @@ mod tests {
         assert!(refusal.message.contains("cannot get resource \"deployments\" in the namespace \"a\""));
         let page = Act::Page { verb: "get", path: "/metrics" };
         assert_eq!(check(&Nobody, &User::anonymous(), &page).expect_err("not allowed").code(), 403);
-        assert_eq!(check(&AllowAll, &User::anonymous(), &page), Ok(()));
+        assert_eq!(check(&AllowAll, &User::anonymous(), &page), Ok(Pass::default()));
+    }
+
+    struct At(u64);
+
+    impl Authorizer for At {
+        fn may(&self, _user: &User, _act: &Act<'_>) -> Verdict {
+            Verdict { allowed: true, reason: String::new(), rules: self.0 }
+        }
+
+        fn rules(&self, _user: &User, _namespace: &str) -> Vec<Rule> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_pass_is_of_the_older_of_what_it_was_found_by() {
+        let page = Act::Page { verb: "get", path: "/metrics" };
+        let user = User { name: "anna".to_owned(), groups: Vec::new(), rules: 7 };
+        for (authorizer, rules) in [(At(6), 6), (At(7), 7), (At(8), 7)] {
+            let pass = Pass { user: Some("anna".to_owned()), rules };
+            assert_eq!(check(&authorizer, &user, &page), Ok(pass));
+        }
     }
 }

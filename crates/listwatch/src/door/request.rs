@@ -11,15 +11,18 @@ use crate::registry::{Kind, Registry};
 use crate::request_path::{ObjectTarget, Page, Target, Verb, parse};
 use crate::selector::FieldSelector;
 use crate::status::{Reason, Refusal};
-use crate::storage::Part;
+use crate::storage::{Leave, Part, Place, Writer};
+use crate::store::Pass;
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -42,6 +45,16 @@ pub struct Asked {
     pub query: Query,
     pub headers: HeaderMap,
     pub look: Look,
+    credentials: Credentials,
+    /// The last one. Never held across an await.
+    pass: Mutex<Pass>,
+}
+
+/// Somebody who may have what they ask for.
+struct Admitted {
+    credentials: Credentials,
+    user: User,
+    pass: Pass,
 }
 
 /// What came in over the connection, beside the head of the request.
@@ -135,16 +148,21 @@ async fn admit(
         client: client(header(&headers, &USER_AGENT)).into(),
     };
     let work = async {
-        if let Target::Objects(target) = &target {
-            permit(&door, target, &user, &query)?;
-        }
+        let pass = match &target {
+            Target::Objects(target) => permit(&door, target, &user, &query)?,
+            // Judged where it is shown.
+            Target::Page(_) => Pass::default(),
+        };
         let body = if takes_body(&target) { received(&door, &flow, rest.body).await? } else { None };
         // Given up when the answer is made: a watch costs nobody a seat.
         let _seat = door.gate.enter(&flow).await?;
         let body = body.map(|(bytes, _)| bytes).unwrap_or_default();
         let rest = (body, rest.upgrade, rest.held);
         match target {
-            Target::Objects(target) => objects(door.clone(), target, user, query, headers, look, rest).await,
+            Target::Objects(target) => {
+                let who = Admitted { credentials, user, pass };
+                objects(door.clone(), target, who, query, headers, look, rest).await
+            }
             page_target => page(&door, page_target, path, &method, &user, &headers, &look).await,
         }
     };
@@ -182,7 +200,7 @@ async fn received(door: &Door, flow: &Flow, body: Incoming) -> Result<Option<(By
     Ok(Some((body::whole(body).await?, seat)))
 }
 
-fn permit(door: &Door, target: &ObjectTarget, user: &User, query: &Query) -> Result<(), Refusal> {
+fn permit(door: &Door, target: &ObjectTarget, user: &User, query: &Query) -> Result<Pass, Refusal> {
     let verb = target.verb.to_string();
     let selected = selected_name(&door.storage.kinds().now(), target, query);
     let act = Act::on_objects(&verb, target, selected.as_deref().unwrap_or_default());
@@ -221,7 +239,7 @@ async fn page(
 async fn objects(
     door: Arc<Door>,
     target: ObjectTarget,
-    user: User,
+    who: Admitted,
     query: Query,
     headers: HeaderMap,
     look: Look,
@@ -230,7 +248,9 @@ async fn objects(
     let kind = find_kind(&door, &target).await?;
     let part = route::part(&kind, &target)?;
     let verb = target.verb;
-    let asked = Asked { door, kind, target, part, user, query, headers, look };
+    let Admitted { credentials, user, pass } = who;
+    let pass = Mutex::new(pass);
+    let asked = Asked { door, kind, target, part, user, query, headers, look, credentials, pass };
     match verb {
         Verb::Get => get::answer(&asked).await,
         Verb::List => list::answer(&asked).await,
@@ -279,8 +299,30 @@ impl Asked {
         self.target.name.as_deref().unwrap_or_default()
     }
 
-    pub fn place(&self) -> crate::storage::Place<'_> {
-        crate::storage::Place { kind: &self.kind, namespace: self.namespace(), name: self.name() }
+    pub fn place(&self) -> Place<'_> {
+        let (kind, writer) = (&self.kind, self.writer());
+        Place { kind, namespace: self.namespace(), name: self.name(), writer }
+    }
+
+    pub fn writer(&self) -> Writer<'_> {
+        Writer::Somebody(self)
+    }
+}
+
+impl Leave for Asked {
+    fn pass(&self) -> Pass {
+        self.pass.lock().clone()
+    }
+
+    /// By the token too, which may be void by now, or be of another revision.
+    fn renew(&self) -> BoxFuture<'_, Result<Pass, Refusal>> {
+        async {
+            let user = self.door.authenticator.user(&self.credentials).await?;
+            let pass = permit(&self.door, &self.target, &user, &self.query)?;
+            self.pass.lock().clone_from(&pass);
+            Ok(pass)
+        }
+        .boxed()
     }
 }
 

@@ -91,7 +91,7 @@ fn subject(spec: &Map<String, Value>) -> Result<User, Refusal> {
     if name.is_empty() && groups.is_empty() {
         return Err(Refusal::bad_request("at least one of user or group must be specified"));
     }
-    Ok(User { name, groups })
+    Ok(User { name, groups, rules: 0 })
 }
 
 fn rules(rules: &[Rule]) -> Value {
@@ -131,7 +131,7 @@ mod tests {
     impl Authorizer for OnlyAnna {
         fn may(&self, user: &User, act: &Act<'_>) -> Verdict {
             let allowed = user.name == "anna" && matches!(act, Act::Resource { verb: "get", .. });
-            Verdict { allowed, reason: String::new() }
+            Verdict { allowed, reason: String::new(), rules: 0 }
         }
 
         fn rules(&self, _user: &User, _namespace: &str) -> Vec<Rule> {

@@ -69,7 +69,8 @@ pub async fn delete_collection(asked: &Asked, sent: &[u8]) -> Result<Response<Bo
     let namespace = asked.target.namespace.as_deref();
     let filter = selection::filter(&asked.kind, namespace, name, &listing.labels, &listing.fields)?;
     let plan = plan_list(&listing);
-    let gone = asked.door.storage.delete_collection(&asked.kind, &filter, &plan, &options).await?;
+    let gone =
+        asked.door.storage.delete_collection(&asked.kind, &filter, &plan, &options, asked.writer()).await?;
     let scope = filter.scope().namespace.as_deref();
     let object = json!({
         "kind": asked.kind.list_kind, "apiVersion": asked.kind.api_version(),

@@ -16,7 +16,7 @@ use crate::negotiation::PatchForm;
 use crate::registry::{Group, Kind, Registry};
 use crate::schema::FieldValidation;
 use crate::status::{Reason, Refusal};
-use crate::storage::{Part, Patch, Place, Storage};
+use crate::storage::{Part, Patch, Place, Storage, Writer};
 use crate::write_options::{DeleteOptions, Preconditions, Propagation, WriteOptions};
 use crate::write_rules::Endpoint;
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ fn wait_ms(object: &Sighting, look: &Look) -> Option<u64> {
 /// Nothing if it is not there. `key`: `namespace/name` or `name`.
 async fn find(storage: &Storage, kind: &Arc<Kind>, key: &str, at: ReadAt) -> Result<Option<Entry>, Refusal> {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-    match storage.get(Place { kind, namespace, name }, at).await {
+    match storage.get(Place { kind, namespace, name, writer: Writer::Door }, at).await {
         Ok(entry) => Ok(Some(entry)),
         Err(refusal) if refusal.reason == Reason::NotFound => Ok(None),
         Err(refusal) => Err(refusal),
@@ -219,7 +219,12 @@ pub struct Subject<'a> {
 
 impl Subject<'_> {
     fn place(&self) -> Place<'_> {
-        Place { kind: self.kind, namespace: self.entry.namespace(), name: self.entry.name() }
+        Place {
+            kind: self.kind,
+            namespace: self.entry.namespace(),
+            name: self.entry.name(),
+            writer: Writer::Door,
+        }
     }
 
     /// What is gone already is as good.

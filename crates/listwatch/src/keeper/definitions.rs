@@ -15,7 +15,7 @@ use crate::list_plan::ReadAt;
 use crate::object;
 use crate::registry::{Kind, Registry};
 use crate::status::{Reason, Refusal};
-use crate::storage::{Part, Place, Storage};
+use crate::storage::{Part, Place, Storage, Writer};
 use crate::timestamp::Timestamp;
 use crate::write_options::WriteOptions;
 use crate::write_rules::Endpoint;
@@ -36,7 +36,10 @@ pub async fn tend(
 ) -> Result<Outcome, Refusal> {
     let registry = storage.kinds().fresh().await?;
     let Some(kind) = registry.by_group_kind(crd::GROUP, crd::KIND) else { return Ok(Outcome::Done) };
-    let entry = match storage.get(Place { kind, namespace: "", name }, ReadAt::MostRecent).await {
+    let entry = match storage
+        .get(Place { kind, namespace: "", name, writer: Writer::Door }, ReadAt::MostRecent)
+        .await
+    {
         Ok(entry) => entry,
         Err(refusal) if refusal.reason == Reason::NotFound => return Ok(Outcome::Done),
         Err(refusal) => return Err(refusal),
@@ -104,7 +107,7 @@ async fn settle(
     status: Value,
 ) -> Result<(), Refusal> {
     definition["status"] = status;
-    let place = Place { kind, namespace: "", name };
+    let place = Place { kind, namespace: "", name, writer: Writer::Door };
     let part = Part::Of(Endpoint::Status);
     storage.update(place, part, definition, &WriteOptions::default(), MANAGER).await.map(|_| ())
 }

@@ -28,7 +28,7 @@ mod work;
 pub use tally::{Deed, Tally};
 
 use crate::storage::Storage;
-use crate::store::{Change, Row, Store, StoreError, Write, Written};
+use crate::store::{By, Change, Row, Store, StoreError, Write, Written};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,7 +146,7 @@ async fn ask(store: &dyn Store, question: Question, lease_s: u64) -> Result<Repl
         Question::Grant => Reply::Granted { lease: store.grant(lease_s).await? },
         Question::Claim { expected, lease } => {
             let change = Change::Put { value: Bytes::from_static(b"{}"), lease };
-            match store.write(Write { key, expected, change }).await? {
+            match store.write(Write { key, expected, change, by: By::Door }).await? {
                 Written::Done { revision } => Reply::Claimed { revision },
                 Written::Otherwise { found, .. } => Reply::Key(found.as_ref().map(seen)),
             }

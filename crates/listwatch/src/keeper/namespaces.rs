@@ -17,7 +17,7 @@ use crate::list_plan::{ListPlan, ReadAt};
 use crate::object;
 use crate::registry::{Kind, Registry};
 use crate::status::{Reason, Refusal};
-use crate::storage::{Part, Place, Storage};
+use crate::storage::{Part, Place, Storage, Writer};
 use crate::store::StoreError;
 use crate::timestamp::Timestamp;
 use crate::write_options::{DeleteOptions, Propagation, WriteOptions};
@@ -57,7 +57,10 @@ pub async fn empty(
 ) -> Result<Outcome, Refusal> {
     let registry = storage.kinds().fresh().await?;
     let Some(kind) = registry.by_group_kind("", "Namespace") else { return Ok(Outcome::Done) };
-    let entry = match storage.get(Place { kind, namespace: "", name }, ReadAt::MostRecent).await {
+    let entry = match storage
+        .get(Place { kind, namespace: "", name, writer: Writer::Door }, ReadAt::MostRecent)
+        .await
+    {
         Ok(entry) => entry,
         Err(refusal) if refusal.reason == Reason::NotFound => {
             sweep(storage, &registry, kind, name).await?;
@@ -104,7 +107,7 @@ async fn write(
     endpoint: Endpoint,
     object: Value,
 ) -> Result<(), Refusal> {
-    let place = Place { kind, namespace: "", name };
+    let place = Place { kind, namespace: "", name, writer: Writer::Door };
     let options = WriteOptions::default();
     storage.update(place, Part::Of(endpoint), object, &options, MANAGER).await.map(|_| ())
 }
@@ -141,7 +144,7 @@ impl Holder<'_> {
         if found.is_empty() {
             return Ok(found);
         }
-        let place = Place { kind: self.kind, namespace: "", name: self.entry.name() };
+        let place = Place { kind: self.kind, namespace: "", name: self.entry.name(), writer: Writer::Door };
         let now = self.storage.get(place, ReadAt::MostRecent).await?;
         if now.uid() != self.entry.uid() || !is_going(&now) {
             let why = "another has its name, whose objects stay";
@@ -149,7 +152,7 @@ impl Holder<'_> {
         }
         let options =
             DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-        self.storage.delete_entries(kind, found, &options).await?;
+        self.storage.delete_entries(kind, found, &options, Writer::Door).await?;
         list(self.storage, kind, filter).await
     }
 }
@@ -179,7 +182,10 @@ async fn sweep(
         if found.is_empty() {
             continue;
         }
-        match storage.get(Place { kind: namespaces, namespace: "", name }, ReadAt::MostRecent).await {
+        match storage
+            .get(Place { kind: namespaces, namespace: "", name, writer: Writer::Door }, ReadAt::MostRecent)
+            .await
+        {
             Err(refusal) if refusal.reason == Reason::NotFound => {}
             Err(refusal) => return Err(refusal),
             Ok(_) => return Ok(()),

@@ -4,7 +4,7 @@
 //! go looks into it once more; a keeper that comes after finds the note, and does the same. Nobody looks into
 //! a namespace that was never let go: what somebody else put there is not ours to take away.
 
-use crate::store::{Change, Span, Store, StoreError, Write, Written};
+use crate::store::{By, Change, Span, Store, StoreError, Write, Written};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub async fn note(store: &dyn Store, namespace: &str) -> Result<(), StoreError> 
     let mut expected = 0;
     loop {
         let change = Change::Put { value: Bytes::from_static(b"{}"), lease };
-        match store.write(Write { key: key.clone(), expected, change }).await? {
+        match store.write(Write { key: key.clone(), expected, change, by: By::Door }).await? {
             Written::Done { .. } => return Ok(()),
             // One from before, whose lease ends sooner.
             Written::Otherwise { found: Some(found), .. } if found.modified != expected => {

@@ -7,7 +7,7 @@ use crate::feed::Feeds;
 use crate::list_plan::ReadAt;
 use crate::memory_store::MemoryStore;
 use crate::registry::Kind;
-use crate::storage::{Part, Patch, Place};
+use crate::storage::{Part, Patch, Place, Writer};
 use crate::write_options::{DeleteOptions, Propagation, WriteOptions};
 use crate::write_rules::Endpoint;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ impl Door {
     }
 
     async fn create(&self, plural: &str, namespace: &str, body: Value) -> Value {
-        let place = Place { kind: &self.kind(plural), namespace, name: "" };
+        let place = Place { kind: &self.kind(plural), namespace, name: "", writer: Writer::Door };
         let answer = self.storage.create(place, body, &WriteOptions::default(), "test").await;
         answer.expect("a good create").object
     }
@@ -68,7 +68,7 @@ impl Door {
     }
 
     async fn find(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-        let place = Place { kind: &self.kind(plural), namespace, name };
+        let place = Place { kind: &self.kind(plural), namespace, name, writer: Writer::Door };
         let entry = self.storage.get(place, ReadAt::MostRecent).await.ok()?;
         Some(serde_json::from_slice(entry.json()).expect("JSON"))
     }
@@ -78,7 +78,7 @@ impl Door {
     }
 
     async fn delete(&self, plural: &str, namespace: &str, name: &str, propagation: Propagation) {
-        let place = Place { kind: &self.kind(plural), namespace, name };
+        let place = Place { kind: &self.kind(plural), namespace, name, writer: Writer::Door };
         let options = DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() };
         self.storage.delete(place, &options).await.expect("a good delete");
     }
@@ -87,7 +87,7 @@ impl Door {
         let body = json!({ "metadata": { "finalizers": null } });
         let form = crate::negotiation::PatchForm::Merge;
         let patch = Patch::Of { form, body, options: WriteOptions::default() };
-        let place = Place { kind: &self.kind(plural), namespace, name };
+        let place = Place { kind: &self.kind(plural), namespace, name, writer: Writer::Door };
         self.storage.patch(place, Part::Of(Endpoint::Whole), &patch, "test").await.expect("a good patch");
     }
 
@@ -298,7 +298,7 @@ async fn the_objects_of_a_namespace_made_anew_stay() {
     door.map("old", json!([]), &[]).await;
     door.delete("namespaces", "", "n", Propagation::Background).await;
     let kind = door.kind("namespaces");
-    let place = Place { kind: &kind, namespace: "", name: "n" };
+    let place = Place { kind: &kind, namespace: "", name: "n", writer: Writer::Door };
     let going = door.storage.get(place, ReadAt::MostRecent).await.expect("it is going");
     let holder = namespaces::Holder { storage: &door.storage, kind: &kind, entry: &going };
     let filter = Filter::new(Scope::namespace("n"), Vec::new());
@@ -377,7 +377,8 @@ async fn the_objects_of_a_definition_that_is_not_served_any_more_leave_the_store
     let unserved = json!([{ "op": "replace", "path": "/spec/versions/0/served", "value": false }]);
     let form = crate::negotiation::PatchForm::Json;
     let patch = Patch::Of { form, body: unserved, options: WriteOptions::default() };
-    let place = Place { kind: &door.kind("customresourcedefinitions"), namespace: "", name };
+    let place =
+        Place { kind: &door.kind("customresourcedefinitions"), namespace: "", name, writer: Writer::Door };
     door.storage.patch(place, Part::Of(Endpoint::Whole), &patch, "test").await.expect("no longer served");
     let registry = door.storage.kinds().fresh().await.expect("fresh");
     assert!(registry.by_resource("stable.example.com", "v1", "crontabs").is_none());
@@ -480,5 +481,5 @@ async fn what_came_into_a_namespace_too_late_is_swept() {
 async fn removal(door: &Door) -> Write {
     let key = Bytes::from_static(b"/registry/namespaces/n");
     let (row, _) = door.storage.store().get(key.clone()).await.expect("read");
-    Write { key, expected: row.expect("there").modified, change: Change::Delete }
+    Write { key, expected: row.expect("there").modified, change: Change::Delete, by: By::Door }
 }

@@ -11,7 +11,7 @@ fn keys(page: &Page) -> Vec<&str> {
 }
 
 fn put(key: &'static str, expected: u64, lease: i64) -> Write {
-    Write { key: key.into(), expected, change: Change::Put { value: "v".into(), lease } }
+    Write { key: key.into(), expected, change: Change::Put { value: "v".into(), lease }, by: By::Door }
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn a_write_is_done_only_if_the_key_is_as_expected() {
     assert_eq!(store.revision(), 3);
     store.refuse_writes(1);
     assert!(matches!(store.write(put("k", 3, 0)).await, Err(StoreError::Unavailable(_))));
-    let gone = Write { key: "k".into(), expected: 3, change: Change::Delete };
+    let gone = Write { key: "k".into(), expected: 3, change: Change::Delete, by: By::Door };
     assert_eq!(store.write(gone).await, Ok(Written::Done { revision: 4 }));
     assert_eq!(store.get("k".into()).await, Ok((None, 4)));
 }

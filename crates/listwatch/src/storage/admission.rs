@@ -1,6 +1,6 @@
 //! Whether something new may come to be where it is to be, and which namespaces always are.
 
-use super::{Place, Storage};
+use super::{Place, Storage, Writer};
 use crate::cacher::entry::Entry;
 use crate::list_plan::ReadAt;
 use crate::object::Object;
@@ -81,7 +81,7 @@ impl Storage {
             return Ok(());
         }
         let kind = namespaces();
-        let place = Place { kind: &kind, namespace: "", name: namespace };
+        let place = Place { kind: &kind, namespace: "", name: namespace, writer: Writer::Door };
         // What the cache says is good enough for a yes, if it knows what was done here; a no is asked of the
         // store.
         if let Some(entry) = self.peek(place, self.namespaces_written.load(Ordering::Acquire))
@@ -116,7 +116,7 @@ impl Storage {
     }
 
     async fn ensure_namespace(&self, kind: &Arc<Kind>, name: &str) -> Result<(), Refusal> {
-        let place = Place { kind, namespace: "", name };
+        let place = Place { kind, namespace: "", name, writer: Writer::Door };
         match self.get(place, ReadAt::MostRecent).await {
             Err(refusal) if refusal.reason == Reason::NotFound => {}
             answer => return answer.map(drop),

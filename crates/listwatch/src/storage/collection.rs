@@ -3,7 +3,7 @@
 //! the token of the next.
 
 use super::swap::Swapped;
-use super::{Place, Storage};
+use super::{Place, Storage, Writer};
 use crate::cacher::entry::Entry;
 use crate::cacher::filter::Filter;
 use crate::cacher::store::Listed;
@@ -34,10 +34,11 @@ impl Storage {
         filter: &Filter,
         plan: &ListPlan,
         options: &DeleteOptions,
+        writer: Writer<'_>,
     ) -> Result<Collected, Refusal> {
         let mut page = self.list(kind, filter, plan).await?;
         let entries = std::mem::take(&mut page.entries);
-        let items = self.delete_entries(kind, entries, options).await?;
+        let items = self.delete_entries(kind, entries, options, writer).await?;
         Ok(Collected { items, page })
     }
 
@@ -47,8 +48,9 @@ impl Storage {
         kind: &Arc<Kind>,
         entries: Vec<Entry>,
         options: &DeleteOptions,
+        writer: Writer<'_>,
     ) -> Result<Vec<Value>, Refusal> {
-        let deletes = entries.into_iter().map(|entry| self.delete_listed(kind, entry, options));
+        let deletes = entries.into_iter().map(|entry| self.delete_listed(kind, entry, options, writer));
         let gone: Vec<Option<Swapped>> =
             futures::stream::iter(deletes).buffered(AT_ONCE).try_collect().await?;
         Ok(gone.into_iter().flatten().map(|gone| gone.object.into_value()).collect())
@@ -60,8 +62,9 @@ impl Storage {
         kind: &Arc<Kind>,
         entry: Entry,
         options: &DeleteOptions,
+        writer: Writer<'_>,
     ) -> Result<Option<Swapped>, Refusal> {
-        let place = Place { kind, namespace: entry.namespace(), name: entry.name() };
+        let place = Place { kind, namespace: entry.namespace(), name: entry.name(), writer };
         let mut options = options.clone();
         let given = options.preconditions.clone();
         if given.uid.is_none() && !entry.uid().is_empty() {

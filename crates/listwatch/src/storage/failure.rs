@@ -11,7 +11,11 @@ pub(super) fn refusal(error: StoreError) -> Refusal {
         StoreError::Future { asked } => Refusal::too_large_resource_version(asked, 0),
         StoreError::TooLarge => Refusal::new(Reason::RequestEntityTooLarge, message),
         StoreError::NoSpace => Refusal::new(Reason::InsufficientStorage, message),
-        StoreError::Unavailable(_) | StoreError::CutOff(_) | StoreError::OtherHistory => {
+        StoreError::Forbidden(_) => Refusal::new(Reason::Forbidden, message),
+        StoreError::Unavailable(_)
+        | StoreError::CutOff(_)
+        | StoreError::OtherHistory
+        | StoreError::OtherRules => {
             let mut refusal = Refusal::new(Reason::ServiceUnavailable, message);
             refusal.retry_after_s = Some(1);
             refusal

@@ -7,6 +7,7 @@
 //!   rules        one request's decisions: form, schema, owners of fields, write rules. Pure
 //!   definition   what a CustomResourceDefinition has beyond that. Pure
 //!   swap         read, decide, write; decide again if somebody was quicker
+//!   leave        in whose name it is written; asked for again if users or roles changed
 //!   create, update, patch, delete, collection      the verbs
 //!   event_lease  the lease that an event goes with
 //!   failure      what a client is told when the store fails
@@ -16,6 +17,7 @@
 //! - A write is acknowledged only after the store did it, and what it was decided from was there until then.
 //! - What is decided from a cached copy is written only if that copy is still current; a refusal, or that
 //!   there is nothing to do, is told only after a look at the store.
+//! - A write is done by the users and roles that let its asker in, or not at all.
 //! - A write whose outcome is unknown is told as done only if the store has exactly what was to be written.
 
 mod admission;
@@ -26,6 +28,7 @@ mod delete;
 mod event_lease;
 mod failure;
 mod kinds;
+mod leave;
 mod patch;
 mod read;
 mod rules;
@@ -38,6 +41,7 @@ mod update;
 pub use collection::Collected;
 pub(crate) use event_lease::expires;
 pub use kinds::Kinds;
+pub use leave::{Leave, Writer};
 
 use crate::feed::Feeds;
 use crate::negotiation::PatchForm;
@@ -52,7 +56,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a request is about.
+/// What a request is about, and in whose name.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     pub kind: &'a Arc<Kind>,
@@ -60,6 +64,7 @@ pub struct Place<'a> {
     pub namespace: &'a str,
     /// Empty if the request names none.
     pub name: &'a str,
+    pub writer: Writer<'a>,
 }
 
 /// The part of an object that a request is about.

@@ -6,7 +6,7 @@ use super::{Place, Storage, definition, event_lease, failure, now};
 use crate::key;
 use crate::object::Object;
 use crate::status::Refusal;
-use crate::store::{self, Change, StoreError, Written};
+use crate::store::{self, By, Change, StoreError, Written};
 use crate::write_rules::{CHANGED_MEANWHILE, Decision, Write, stored_bytes};
 use bytes::Bytes;
 use std::time::Duration;
@@ -161,8 +161,8 @@ impl Storage {
             Write::Nothing => return Ok(Committed::At(expected)),
         };
         let key = Bytes::from(key.to_owned());
-        let written = self.store.write(store::Write { key: key.clone(), expected, change: change.clone() });
-        match written.await {
+        let write = store::Write { key: key.clone(), expected, change: change.clone(), by: By::Door };
+        match self.write(place.writer, write).await? {
             Ok(Written::Done { revision }) => {
                 self.note_written(place.kind, revision);
                 if definition::is_definition(place.kind) {

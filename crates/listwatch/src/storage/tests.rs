@@ -1,6 +1,6 @@
 //! The storage over a store in memory.
 
-use super::{Answer, Part, Patch, Place, Storage};
+use super::{Answer, Part, Patch, Place, Storage, Writer};
 use crate::cacher::filter::{Filter, Scope, Term, Test};
 use crate::cacher::store::Listed;
 use crate::feed::Feeds;
@@ -59,12 +59,17 @@ impl Bench {
         options: &WriteOptions,
     ) -> Result<Answer, Refusal> {
         let kind = self.kind(plural);
-        self.storage.create(Place { kind: &kind, namespace, name: "" }, body, options, "maker").await
+        self.storage
+            .create(Place { kind: &kind, namespace, name: "", writer: Writer::Door }, body, options, "maker")
+            .await
     }
 
     async fn get(&self, plural: &str, namespace: &str, name: &str) -> Result<Value, Refusal> {
         let kind = self.kind(plural);
-        let entry = self.storage.get(Place { kind: &kind, namespace, name }, ReadAt::MostRecent).await?;
+        let entry = self
+            .storage
+            .get(Place { kind: &kind, namespace, name, writer: Writer::Door }, ReadAt::MostRecent)
+            .await?;
         Ok(serde_json::from_slice(entry.json()).expect("JSON"))
     }
 
@@ -72,7 +77,7 @@ impl Bench {
         let kind = self.kind(plural);
         let name = body["metadata"]["name"].as_str().expect("a name").to_owned();
         let namespace = if kind.is_namespaced() { "n" } else { "" };
-        let place = Place { kind: &kind, namespace, name: &name };
+        let place = Place { kind: &kind, namespace, name: &name, writer: Writer::Door };
         self.storage.update(place, part, body, &WriteOptions::default(), "changer").await
     }
 
@@ -80,7 +85,7 @@ impl Bench {
         let patch = Patch::Of { form: PatchForm::Merge, body, options: WriteOptions::default() };
         let kind = self.kind(plural);
         let namespace = if kind.is_namespaced() { "n" } else { "" };
-        let place = Place { kind: &kind, namespace, name };
+        let place = Place { kind: &kind, namespace, name, writer: Writer::Door };
         self.storage.patch(place, part, &patch, "patcher").await.map(|answer| answer.object)
     }
 
@@ -89,13 +94,13 @@ impl Bench {
         let name = body["metadata"]["name"].as_str().expect("a name").to_owned();
         let (write, manager) = (WriteOptions::default(), manager.to_owned());
         let patch = Patch::Apply { body, options: ApplyOptions { write, manager, force } };
-        let place = Place { kind: &kind, namespace: "n", name: &name };
+        let place = Place { kind: &kind, namespace: "n", name: &name, writer: Writer::Door };
         self.storage.patch(place, WHOLE, &patch, "").await
     }
 
     async fn delete(&self, plural: &str, namespace: &str, name: &str) -> Result<Value, Refusal> {
         let kind = self.kind(plural);
-        let place = Place { kind: &kind, namespace, name };
+        let place = Place { kind: &kind, namespace, name, writer: Writer::Door };
         self.storage.delete(place, &DeleteOptions::default()).await.map(|answer| answer.object)
     }
 

@@ -104,7 +104,7 @@ impl Authenticator for ByToken {
         Box::pin(async {
             match credentials.bearer.as_deref() {
                 Some("bad") => Err(Refusal::new(Reason::Unauthorized, "Unauthorized")),
-                Some(name) => Ok(User { name: name.to_owned(), groups: Vec::new() }),
+                Some(name) => Ok(User { name: name.to_owned(), groups: Vec::new(), rules: 0 }),
                 None => Ok(User::anonymous()),
             }
         })
@@ -122,7 +122,7 @@ impl Authorizer for Anna {
             Act::Page { verb, .. } => reads(verb),
         };
         assert!(user.name != "panic", "somebody made it panic");
-        Verdict { allowed, reason: String::new() }
+        Verdict { allowed, reason: String::new(), rules: 0 }
     }
 
     fn rules(&self, _user: &User, _namespace: &str) -> Vec<Rule> {

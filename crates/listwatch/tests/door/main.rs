@@ -7,6 +7,7 @@ mod long_lists;
 mod pages;
 mod reads;
 mod rig;
+mod rules;
 mod sockets;
 mod trouble;
 mod watches;

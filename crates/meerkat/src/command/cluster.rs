@@ -199,9 +199,9 @@ impl Cluster {
         self.dialing.command_timeout
     }
 
-    pub async fn members(&self) -> Result<pb::MemberListResponse, String> {
+    pub async fn members(&self, linearizable: bool) -> Result<pb::MemberListResponse, String> {
         let list = |channel| async move {
-            ClusterClient::new(channel).member_list(pb::MemberListRequest { linearizable: true }).await
+            ClusterClient::new(channel).member_list(pb::MemberListRequest { linearizable }).await
         };
         self.request(list).await
     }

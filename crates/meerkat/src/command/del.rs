@@ -23,6 +23,9 @@ pub struct DelArgs {
     /// Delete keys that are greater than or equal to the given key using byte compare
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     from_key: bool,
+    /// Says that range_end is meant; it is taken without this too
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    range: bool,
     /// Return deleted key-value pairs
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     prev_kv: bool,

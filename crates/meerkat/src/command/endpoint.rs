@@ -55,7 +55,7 @@ pub async fn run(args: &EndpointArgs, cluster: &Cluster, style: Style) -> Result
 }
 
 pub async fn endpoints_of_members(cluster: &Cluster) -> Result<Vec<Endpoint>, Failure> {
-    let list = cluster.members().await.map_err(|reason| {
+    let list = cluster.members(true).await.map_err(|reason| {
         Failure::error(format!("failed to fetch endpoints from etcd cluster member list: {reason}"))
     })?;
     let urls = list.members.iter().flat_map(|member| &member.client_ur_ls);

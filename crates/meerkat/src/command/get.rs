@@ -7,6 +7,7 @@ use meerkat_proto::pb::etcdserver as pb;
 use pb::range_request::{SortOrder, SortTarget};
 
 use super::cluster::{Cluster, refused};
+use super::consistency::linearizable;
 use super::key_range;
 use super::times;
 use crate::failure::Failure;
@@ -46,6 +47,18 @@ pub struct GetArgs {
     /// Linearizable (l) or serializable (s)
     #[arg(long, default_value = "l")]
     consistency: String,
+    /// Only keys created at this revision or later; 0: all
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    min_create_rev: i64,
+    /// Only keys created at this revision or before; 0: all
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    max_create_rev: i64,
+    /// Only keys last changed at this revision or later; 0: all
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    min_mod_rev: i64,
+    /// Only keys last changed at this revision or before; 0: all
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    max_mod_rev: i64,
     /// Only write values, in the simple format
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     print_value_only: bool,
@@ -106,12 +119,10 @@ fn request(args: &GetArgs) -> Result<pb::RangeRequest, Failure> {
             "`--keys-only` and `--count-only` cannot be set at the same time, choose one",
         ));
     }
-    let serializable = match args.consistency.as_str() {
-        "l" => false,
-        "s" => true,
-        other => return Err(Failure::bad_feature(format!("unknown consistency flag {other:?}"))),
-    };
+    let serializable = !linearizable(&args.consistency)?;
     let range = key_range::read(&args.keys, args.prefix, args.from_key)?;
+    let created = revisions("Create", args.min_create_rev, args.max_create_rev)?;
+    let changed = revisions("Mod", args.min_mod_rev, args.max_mod_rev)?;
     Ok(pb::RangeRequest {
         key: range.key,
         range_end: range.range_end,
@@ -122,8 +133,20 @@ fn request(args: &GetArgs) -> Result<pb::RangeRequest, Failure> {
         serializable,
         keys_only: args.keys_only,
         count_only: args.count_only,
-        ..Default::default()
+        min_create_revision: created.0,
+        max_create_revision: created.1,
+        min_mod_revision: changed.0,
+        max_mod_revision: changed.1,
     })
+}
+
+/// From which revision to which. A bound that is not above 0 is none.
+fn revisions(kind: &str, min: i64, max: i64) -> Result<(i64, i64), Failure> {
+    let (min, max) = (min.max(0), max.max(0));
+    if 0 < max && max < min {
+        return Err(Failure::bad_arguments(format!("getMin{kind}Rev(={min}) > getMax{kind}Rev(={max})")));
+    }
+    Ok((min, max))
 }
 
 fn sort_order(text: &str) -> Result<SortOrder, Failure> {

@@ -26,9 +26,9 @@ const KEEP_ALIVE_MIN: Duration = Duration::from_secs(10);
 
 #[derive(Args, Debug)]
 pub struct GlobalArgs {
-    /// Members to talk to, comma-separated [default: 127.0.0.1:2379; MEERKAT_ENDPOINTS, ETCDCTL_ENDPOINTS]
-    #[arg(long, global = true)]
-    endpoints: Option<String>,
+    /// Members to talk to, comma-separated or given several times [default: 127.0.0.1:2379; MEERKAT_ENDPOINTS, ETCDCTL_ENDPOINTS]
+    #[arg(long, global = true, action = clap::ArgAction::Append)]
+    endpoints: Vec<String>,
     /// Output format: simple, json, fields, table or protobuf [default: simple]
     #[arg(short, long, global = true)]
     write_out: Option<String>,
@@ -126,7 +126,10 @@ pub fn settings(global: &GlobalArgs, variable: impl Fn(&str) -> Option<String>) 
             insecure: insecure_discovery,
         }
         .endpoints()?,
-        None => any_endpoints(global.endpoints.as_deref(), &variable)?,
+        None => {
+            let given = (!global.endpoints.is_empty()).then(|| global.endpoints.join(","));
+            any_endpoints(given.as_deref(), &variable)?
+        }
     };
     // Whom the domain names must have a certificate of the domain, unless anybody will do.
     let server_name = domain.filter(|_| !insecure_discovery);
@@ -335,6 +338,7 @@ mod tests {
         let both = [("ETCDCTL_ENDPOINTS", "e:1"), ("MEERKAT_ENDPOINTS", "m:1")];
         check(&[], &both, "m:1 Simple false 5s");
         check(&["--endpoints=f:1"], &[("ETCDCTL_ENDPOINTS", "e:1")], "f:1 Simple false 5s");
+        check(&["--endpoints=f:1", "--endpoints=g:1,h:1"], &[], "f:1,g:1,h:1 Simple false 5s");
         let three =
             [("ETCDCTL_WRITE_OUT", "table"), ("ETCDCTL_HEX", "true"), ("ETCDCTL_COMMAND_TIMEOUT", "1m")];
         check(&[], &three, "127.0.0.1:2379 Table true 60s");

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use meerkat_proto::pb::etcdserver as pb;
 
 use super::cluster::{Cluster, refused};
+use super::consistency::linearizable;
 use super::lease::parse_unsigned_hex;
 use crate::failure::Failure;
 use crate::print::{self, Answer, Format, MemberChange, Style};
@@ -18,7 +19,12 @@ pub struct MemberArgs {
 #[derive(Subcommand, Debug)]
 enum MemberCommand {
     /// Lists all members in the cluster
-    List,
+    #[command(args_override_self = true)]
+    List {
+        /// Linearizable (l) or serializable (s): what the member that is asked knows
+        #[arg(long, default_value = "l")]
+        consistency: String,
+    },
     /// Adds a member into the cluster
     #[command(args_override_self = true)]
     Add {
@@ -57,12 +63,13 @@ enum MemberCommand {
 }
 
 pub async fn run(args: &MemberArgs, cluster: &Cluster, style: Style) -> Result<(), Failure> {
-    if !matches!(args.command, MemberCommand::List) {
+    if !matches!(args.command, MemberCommand::List { .. }) {
         style.format.refuse_table()?;
     }
     match &args.command {
-        MemberCommand::List => {
-            let members = cluster.members().await.map_err(refused)?;
+        MemberCommand::List { consistency } => {
+            let linearizable = linearizable(consistency)?;
+            let members = cluster.members(linearizable).await.map_err(refused)?;
             print::show(&Answer::Members(members), style)
         }
         MemberCommand::Add { name, peer_urls, learner } => {

@@ -12,6 +12,7 @@ mod child;
 mod cluster;
 mod compaction;
 mod completion;
+mod consistency;
 mod defrag;
 mod del;
 mod discovery;

@@ -2,16 +2,17 @@
 //!
 //! A bearer token is the store's. Who may read a resource's keys under `/registry` may get, list and
 //! watch it; who may write them may create; who may do both may change and delete. Pages that show no
-//! objects are for everybody. While the store asks nobody who they are, neither does the door.
+//! objects are for everybody, questions about one's own access for every user, and those about others for
+//! administrators. While the store asks nobody who they are, neither does the door.
 
 use futures::future::BoxFuture;
 use meerkat_listwatch::door::Access;
-use meerkat_listwatch::door::authn::{ANONYMOUS, Authenticator, Credentials, User};
+use meerkat_listwatch::door::authn::{Authenticator, Credentials, User};
 use meerkat_listwatch::door::authz::{Act, Authorizer, Rule, Verdict};
 use meerkat_listwatch::key::{self, ROOT};
 use meerkat_listwatch::registry::Registry;
 use meerkat_listwatch::status::{Reason, Refusal};
-use meerkat_server::local_store::{LocalAccess, LocalKeys};
+use meerkat_server::local_store::{LocalAccess, LocalKeys, LocalRules};
 use std::sync::Arc;
 
 pub fn access(store: LocalAccess) -> Access {
@@ -24,11 +25,9 @@ struct ByStore {
     built_in: Registry,
 }
 
-impl ByStore {
-    fn touches(&self, user: Option<&str>, verb: &str, keys: LocalKeys<'_>) -> bool {
-        let Touch { reads, writes } = touch(verb);
-        (!reads || self.store.may_read(user, keys)) && (!writes || self.store.may_write(user, keys))
-    }
+fn may(rules: &LocalRules, user: Option<&str>, verb: &str, keys: LocalKeys<'_>) -> bool {
+    let Touch { reads, writes } = touch(verb);
+    (!reads || rules.may_read(user, keys)) && (!writes || rules.may_write(user, keys))
 }
 
 /// What a verb does with the keys of what it is about.
@@ -52,7 +51,9 @@ impl Authenticator for ByStore {
     fn user<'a>(&'a self, credentials: &'a Credentials) -> BoxFuture<'a, Result<User, Refusal>> {
         Box::pin(async move {
             match self.store.user(credentials.bearer.as_deref()).await {
-                Ok(Some(name)) => Ok(User { name, groups: vec!["system:authenticated".to_owned()] }),
+                Ok(Some((name, rules))) => {
+                    Ok(User { name, groups: vec!["system:authenticated".to_owned()], rules })
+                }
                 Ok(None) => Ok(User::anonymous()),
                 Err(error) => Err(Refusal::new(Reason::Unauthorized, error.to_string())),
             }
@@ -62,20 +63,22 @@ impl Authenticator for ByStore {
 
 impl Authorizer for ByStore {
     fn may(&self, user: &User, act: &Act<'_>) -> Verdict {
-        let name = Some(user.name.as_str()).filter(|name| *name != ANONYMOUS);
+        // All by one moment, which the write that follows is judged by again.
+        let (rules, name) = (self.store.now(), user.known_name());
         let allowed = match act {
             Act::Page { .. } => true,
             Act::Resource { verb, group, resource, namespace, name: object, .. } => {
                 match keys(&self.built_in, group, resource, namespace, object) {
-                    // Nothing of it is kept: a question about oneself.
-                    Keys::None => self.store.is_known(name),
+                    Keys::None if is_about_others(group, resource) => rules.is_admin(name),
+                    Keys::None => rules.is_known(name),
                     Keys::NoPlace => false,
-                    Keys::Prefix(prefix) => self.touches(name, verb, LocalKeys::Prefix(&prefix)),
-                    Keys::One(key) => self.touches(name, verb, LocalKeys::One(&key)),
+                    Keys::Prefix(prefix) => may(&rules, name, verb, LocalKeys::Prefix(&prefix)),
+                    Keys::One(key) => may(&rules, name, verb, LocalKeys::One(&key)),
                 }
             }
         };
-        Verdict { allowed, reason: "by the users and roles of the store".to_owned() }
+        let reason = "by the users and roles of the store".to_owned();
+        Verdict { allowed, reason, rules: rules.revision() }
     }
 
     /// What follows from ranges of keys has no such form: whoever needs to know asks about one act.
@@ -83,6 +86,12 @@ impl Authorizer for ByStore {
         let all = || vec!["*".to_owned()];
         vec![Rule::Pages { verbs: all(), paths: all() }]
     }
+}
+
+/// Whether a question about access, of which nothing is kept, is about somebody else than who asks. The answer
+/// tells what others may, so that only administrators get it, as they do from the store.
+fn is_about_others(group: &str, resource: &str) -> bool {
+    group == "authorization.k8s.io" && !resource.starts_with("selfsubject")
 }
 
 /// Where what somebody asks about is kept.
@@ -139,6 +148,26 @@ mod tests {
         ] {
             assert_eq!(touch(verb), Touch { reads, writes }, "{verb}");
         }
+    }
+
+    #[test]
+    fn every_question_is_about_oneself_or_about_others() {
+        let built_in = Registry::built_in();
+        let reviews: Vec<(&str, bool)> = built_in
+            .kinds()
+            .filter(|kind| kind.storage.is_none())
+            .map(|kind| (kind.plural.as_str(), is_about_others(&kind.group, &kind.plural)))
+            .collect();
+        for (resource, others) in [
+            ("selfsubjectaccessreviews", false),
+            ("selfsubjectrulesreviews", false),
+            ("selfsubjectreviews", false),
+            ("subjectaccessreviews", true),
+            ("localsubjectaccessreviews", true),
+        ] {
+            assert!(reviews.contains(&(resource, others)), "{resource}: {reviews:?}");
+        }
+        assert_eq!(reviews.len(), 5, "one that is new is one of both: {reviews:?}");
     }
 
     #[test]

@@ -5,10 +5,12 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use meerkat_listwatch::store::{
-    Awaited, Batch, Change, Page, Row, RowChange, Span, Store, StoreError, Write, Written,
+    Awaited, Batch, By, Change, Page, Pass, Row, RowChange, Span, Store, StoreError, Write, Written,
 };
 use meerkat_server::LocalStore;
-use meerkat_server::local_store::{LocalBatch, LocalChange, LocalError, LocalRow, LocalWrite, LocalWritten};
+use meerkat_server::local_store::{
+    LocalAsker, LocalBatch, LocalChange, LocalError, LocalRow, LocalWrite, LocalWritten,
+};
 
 /// A member's own store, as the door wants it.
 #[derive(Clone)]
@@ -51,7 +53,11 @@ impl Store for MemberStore {
                 Change::Put { value, lease } => LocalWrite::Put { value, lease },
                 Change::Delete => LocalWrite::Delete,
             };
-            match self.store.write(write.key, write.expected, change).await.map_err(failure)? {
+            let asker = match write.by {
+                By::Door => LocalAsker::Member,
+                By::Somebody(Pass { user, rules }) => LocalAsker::User { name: user, rules },
+            };
+            match self.store.write(write.key, write.expected, change, asker).await.map_err(failure)? {
                 LocalWritten::Done { revision } => Ok(Written::Done { revision }),
                 LocalWritten::Otherwise { found, revision } => {
                     Ok(Written::Otherwise { found: found.map(row), revision })
@@ -94,6 +100,8 @@ fn failure(error: LocalError) -> StoreError {
         LocalError::Compacted { oldest } => StoreError::Compacted { oldest },
         LocalError::Future { asked } => StoreError::Future { asked },
         LocalError::TooLarge => StoreError::TooLarge,
+        LocalError::OtherRules => StoreError::OtherRules,
+        LocalError::Forbidden(refusal) => StoreError::Forbidden(refusal.to_string()),
         LocalError::Unavailable(reason) => StoreError::Unavailable(reason),
         LocalError::NoLeader => StoreError::CutOff(error.to_string()),
         LocalError::Unknown(reason) => StoreError::Unknown(reason),

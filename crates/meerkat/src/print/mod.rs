@@ -9,7 +9,7 @@ mod json;
 mod lease;
 mod simple;
 mod table;
-mod time_text;
+pub mod time_text;
 
 use std::io::Write;
 use std::ops::ControlFlow;

@@ -25,8 +25,7 @@ pub fn settings(text: &str) -> Result<Vec<Setting>, String> {
             "client-transport-security" => section(key, value, client_flag, &mut settings)?,
             "peer-transport-security" => section(key, value, peer_flag, &mut settings)?,
             "socket-options" => section(key, value, socket_flag, &mut settings)?,
-            "discovery-config" if is_empty(value) => {}
-            "discovery-config" => return Err(format!("{key}: discovery is not supported in this version")),
+            "discovery-config" => discovery(key, value, &mut settings)?,
             _ => {
                 let flag = flags::find(key).ok_or_else(|| unknown(key))?;
                 settings.extend(setting(key, flag, value)?);
@@ -53,6 +52,48 @@ fn section(
         settings.extend(setting(&whole, flag, value)?);
     }
     Ok(())
+}
+
+/// The one section with sections in it.
+fn discovery(key: &str, value: &Value, settings: &mut Vec<Setting>) -> Result<(), String> {
+    let (client, rest) = without("client", value);
+    section(key, &rest, discovery_flag, settings)?;
+    let (secure, rest) = without("secure", &client);
+    let (auth, rest) = without("auth", &rest);
+    for part in [rest, secure, auth] {
+        section(&format!("{key}.client"), &part, discovery_client_flag, settings)?;
+    }
+    Ok(())
+}
+
+/// A section within a section, and what is left of the outer one.
+fn without(inner: &str, outer: &Value) -> (Value, Value) {
+    let Value::Mapping(mapping) = outer else { return (Value::Null, outer.clone()) };
+    let mut rest = mapping.clone();
+    let taken = rest.remove(inner).unwrap_or_default();
+    (taken, Value::Mapping(rest))
+}
+
+fn discovery_flag(key: &str) -> Option<&'static str> {
+    (key == "token").then_some("discovery-token")
+}
+
+fn discovery_client_flag(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "endpoints" => "discovery-endpoints",
+        "request-timeout" => "discovery-request-timeout",
+        "dial-timeout" => "discovery-dial-timeout",
+        "keepalive-time" => "discovery-keepalive-time",
+        "keepalive-timeout" => "discovery-keepalive-timeout",
+        "cert" => "discovery-cert",
+        "key" => "discovery-key",
+        "cacert" => "discovery-cacert",
+        "insecure-transport" => "discovery-insecure-transport",
+        "insecure-skip-tls-verify" => "discovery-insecure-skip-tls-verify",
+        "username" => "discovery-user",
+        "password" => "discovery-password",
+        _ => return None,
+    })
 }
 
 fn client_flag(key: &str) -> Option<&'static str> {
@@ -103,16 +144,6 @@ fn unknown(key: &str) -> String {
     format!("unknown setting {key:?}")
 }
 
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Mapping(mapping) => mapping.values().all(is_empty),
-        Value::Sequence(items) => items.is_empty(),
-        Value::String(text) => text.is_empty(),
-        _ => false,
-    }
-}
-
 /// A value as the command line would have it; none if it is not given.
 fn setting(key: &str, flag: &'static Flag, value: &Value) -> Result<Option<Setting>, String> {
     let text = match value {
@@ -154,8 +185,12 @@ mod tests {
             &[("name", "a"), ("snapshot-count", "5"), ("pre-vote", "false")],
         );
         check(
-            "log-outputs: [stderr]\ncipher-suites: [A, B]",
-            &[("log-outputs", "stderr"), ("cipher-suites", "A,B")],
+            "log-outputs: [stderr, /var/log/a.log]\nenable-log-rotation: true\ncipher-suites: [A, B]",
+            &[
+                ("log-outputs", "stderr,/var/log/a.log"),
+                ("enable-log-rotation", "true"),
+                ("cipher-suites", "A,B"),
+            ],
         );
         check("experimental-initial-corrupt-check: true", &[("initial-corrupt-check", "true")]);
     }
@@ -186,6 +221,23 @@ mod tests {
     }
 
     #[test]
+    fn discovery_has_sections_in_its_section() {
+        check(
+            "discovery-config:\n  token: t\n  client:\n    endpoints: [a, b]\n    dial-timeout: 7\n    secure:\n      \
+             insecure-transport: false\n    auth:\n      username: u\n      password: p\n",
+            &[
+                ("discovery-token", "t"),
+                ("discovery-endpoints", "a,b"),
+                ("discovery-dial-timeout", "7ns"),
+                ("discovery-insecure-transport", "false"),
+                ("discovery-user", "u"),
+                ("discovery-password", "p"),
+            ],
+        );
+        check("discovery-config:\n  token:\n  client:\n", &[]);
+    }
+
+    #[test]
     fn what_is_not_known_is_named() {
         let refused = |text| settings(text).expect_err("must be refused");
         assert_eq!(refused("naem: x"), "unknown setting \"naem\"");
@@ -194,7 +246,11 @@ mod tests {
             "unknown setting \"peer-transport-security.cret-file\""
         );
         assert!(refused("client-transport-security: 3").contains("expected a mapping"));
-        assert!(refused("discovery-config:\n  token: x").contains("discovery is not supported"));
+        assert_eq!(
+            refused("discovery-config:\n  client:\n    secure:\n      crt: x"),
+            "unknown setting \"discovery-config.client.crt\""
+        );
+        assert!(refused("discovery-config:\n  client: 3").contains("expected a mapping"));
         assert!(refused("name: {a: b}").contains("expected one value"));
         assert!(refused("- a").contains("expected a mapping"));
         assert!(refused("a: [").contains("not YAML"));

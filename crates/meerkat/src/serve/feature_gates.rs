@@ -1,5 +1,5 @@
-//! etcd's feature gates. Those of the corruption checks switch them; what the others switch is built in
-//! here or has no meaning. A name that etcd does not know is refused, as etcd refuses it.
+//! etcd's feature gates. Those of the corruption checks and of the address that members are dialled from
+//! switch them; what the others switch is built in here or has no meaning. A name that etcd does not know is refused, as etcd refuses it.
 
 /// Those of etcd 3.6 and 3.7 that have no effect here.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -7,7 +7,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "FastLeaseKeepAlive",
     "LeaseCheckpoint",
     "LeaseCheckpointPersist",
-    "SetMemberLocalAddr",
+    "PriorityRequest",
     "StopGRPCServiceOnDefrag",
     "TxnModeWriteWithSharedBuffer",
 ];
@@ -17,13 +17,14 @@ const WITHOUT_EFFECT: &[&str] = &[
 pub struct Gates {
     pub initial_corrupt_check: bool,
     pub compact_hash_check: bool,
+    pub set_member_local_addr: bool,
     /// One for each gate that is set and has no effect.
     pub notices: Vec<String>,
 }
 
 pub fn read(text: &str) -> Result<Gates, String> {
     let mut notices = Vec::new();
-    let (mut initial, mut compact, mut all_alpha) = (None, None, false);
+    let (mut initial, mut compact, mut local_addr, mut all_alpha) = (None, None, None, false);
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let Some((name, value)) = part.split_once('=') else {
             return Err(format!("--feature-gates: missing bool value for feature gate {part}"));
@@ -35,7 +36,8 @@ pub fn read(text: &str) -> Result<Gates, String> {
         match name {
             "InitialCorruptCheck" => initial = Some(on),
             "CompactHashCheck" => compact = Some(on),
-            // Both are alpha in etcd. What is said of one by its name counts for it.
+            "SetMemberLocalAddr" => local_addr = Some(on),
+            // All three are alpha in etcd. What is said of one by its name counts for it.
             "AllAlpha" => all_alpha = on,
             name if WITHOUT_EFFECT.contains(&name) => {
                 notices.push(format!("--feature-gates: {name} has no effect here"));
@@ -46,6 +48,7 @@ pub fn read(text: &str) -> Result<Gates, String> {
     Ok(Gates {
         initial_corrupt_check: initial.unwrap_or(all_alpha),
         compact_hash_check: compact.unwrap_or(all_alpha),
+        set_member_local_addr: local_addr.unwrap_or(all_alpha),
         notices,
     })
 }
@@ -65,6 +68,13 @@ mod tests {
         ] {
             assert!(read(text).expect_err(text).contains(expected));
         }
+    }
+
+    #[test]
+    fn the_gate_of_the_local_address_switches_it() {
+        let asked = |text| read(text).expect(text).set_member_local_addr;
+        assert!(asked("SetMemberLocalAddr=true") && asked("AllAlpha=true"));
+        assert!(!asked("") && !asked("AllAlpha=true,SetMemberLocalAddr=false"));
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub enum Effect {
     Ignored,
     /// It would change behaviour this version does not have. Only the default is accepted.
     NotYet(&'static str),
+    /// The same of one that late etcd does not know any more: on the command line it is refused, and in
+    /// files and variables, where etcd passes it over, one line says that it is.
+    Gone(&'static str),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,10 @@ const fn not_yet(name: &'static str, kind: Kind, default: &'static str, what: &'
     Flag { name, kind, default, effect: Effect::NotYet(what), help: "Not supported in this version" }
 }
 
+const fn gone(name: &'static str, kind: Kind, default: &'static str, what: &'static str) -> Flag {
+    Flag { name, kind, default, effect: Effect::Gone(what), help: "Not supported, as in late etcd" }
+}
+
 use Kind::{Number, Switch, Text, Time};
 
 pub const FLAGS: &[Flag] = &[
@@ -68,6 +75,12 @@ pub const FLAGS: &[Flag] = &[
         "http://localhost:2380",
         "Where other members find this one, at its first start",
     ),
+    used(
+        "set-member-localaddr",
+        Switch,
+        "false",
+        "Dial other members from the first address among those, loopback left out",
+    ),
     used("listen-metrics-urls", Text, "", "More addresses for /metrics and /health"),
     used(
         "listen-listwatch-urls",
@@ -81,9 +94,56 @@ pub const FLAGS: &[Flag] = &[
         "false",
         "Let it listen beyond this machine, though nobody there has to say who they are",
     ),
+    used(
+        "socket-reuse-port",
+        Switch,
+        "false",
+        "Open ports that others have open too, if all of them ask for it (SO_REUSEPORT)",
+    ),
+    used(
+        "socket-reuse-address",
+        Switch,
+        "false",
+        "Open ports whose old connections linger (SO_REUSEADDR); always so, as in etcd",
+    ),
     used("initial-cluster", Text, "", "name=url,… of all members, at the first start"),
     used("initial-cluster-state", Text, "new", "new, or existing to join a running cluster"),
     used("initial-cluster-token", Text, "etcd-cluster", "Keeps clusters with equal addresses apart"),
+    used(
+        "discovery-srv",
+        Text,
+        "",
+        "Find all members, at the first start, by the SRV records of this domain",
+    ),
+    used("discovery-srv-name", Text, "", "Of several clusters in that domain, this one"),
+    used(
+        "discovery-endpoints",
+        Text,
+        "",
+        "Find all members, at the first start, at this discovery service: endpoints of a cluster that runs",
+    ),
+    used("discovery-token", Text, "", "Which cluster is looked for there"),
+    used("discovery-dial-timeout", Time, "2s", "How long a connection to the discovery service may take"),
+    used("discovery-request-timeout", Time, "5s", "How long a request to it may take"),
+    used("discovery-keepalive-time", Time, "2s", "How often it is asked for a sign of life"),
+    used("discovery-keepalive-timeout", Time, "6s", "How long it may take to give one"),
+    used(
+        "discovery-insecure-transport",
+        Switch,
+        "true",
+        "With =false, encrypt connections to its endpoints that do not say http://",
+    ),
+    used("discovery-insecure-skip-tls-verify", Switch, "false", "Believe any server there. For testing only"),
+    used("discovery-cert", Text, "", "Identify this member there with this certificate (PEM)"),
+    used("discovery-key", Text, "", "The key of that certificate (PEM)"),
+    used(
+        "discovery-cacert",
+        Text,
+        "",
+        "Trust servers there whose certificate this CA bundle (PEM) vouches for",
+    ),
+    used("discovery-user", Text, "", "Name[:password] there"),
+    used("discovery-password", Text, "", "Password there; --discovery-user is then the name alone"),
     used("heartbeat-interval", Number, "100", "Milliseconds between a leader's heartbeats"),
     used("election-timeout", Number, "1000", "Milliseconds without a leader before an election"),
     used("snapshot-count", Number, "10000", "Log entries between snapshots"),
@@ -154,7 +214,14 @@ pub const FLAGS: &[Flag] = &[
         "log-outputs",
         Text,
         "default",
-        "stderr, stdout, both with a comma between them, or default (stderr)",
+        "stderr, stdout and files, with commas between them; or default (stderr)",
+    ),
+    used("enable-log-rotation", Switch, "false", "Set the file among them aside when it has grown enough"),
+    used(
+        "log-rotation-config-json",
+        Text,
+        r#"{"maxsize": 100, "maxage": 0, "maxbackups": 0, "localtime": false, "compress": false}"#,
+        "When that is (megabytes), and what becomes of those set aside (days, number; 0: all stay)",
     ),
     used("meerkat-log-segment-bytes", Number, "67108864", "Bytes of one log file"),
     used("meerkat-log-cache-bytes", Number, "16777216", "Bytes of recent log kept in memory"),
@@ -244,17 +311,12 @@ pub const FLAGS: &[Flag] = &[
         "feature-gates",
         Text,
         "",
-        "Name=true,… of etcd's feature gates: InitialCorruptCheck and CompactHashCheck have an effect",
+        "Name=true,… of etcd's feature gates: InitialCorruptCheck, CompactHashCheck and SetMemberLocalAddr have an effect",
     ),
     used("version", Switch, "false", "Print the version and end"),
-    not_yet("discovery", Text, "", "discovery"),
-    not_yet("discovery-srv", Text, "", "discovery"),
-    not_yet("discovery-srv-name", Text, "", "discovery"),
-    not_yet("discovery-proxy", Text, "", "discovery"),
-    not_yet("discovery-token", Text, "", "discovery"),
-    not_yet("discovery-endpoints", Text, "", "discovery"),
-    not_yet("enable-v2", Switch, "false", "the v2 API"),
-    not_yet("enable-log-rotation", Switch, "false", "log rotation"),
+    not_yet("discovery", Text, "", "v2 discovery (use --discovery-endpoints or --discovery-srv)"),
+    not_yet("discovery-proxy", Text, "", "v2 discovery (use --discovery-endpoints or --discovery-srv)"),
+    gone("enable-v2", Switch, "false", "the v2 API"),
     ignored("initial-election-tick-advance", Switch, "true"),
     ignored("enable-pprof", Switch, "false"),
     ignored("max-snapshots", Number, "5"),
@@ -263,12 +325,9 @@ pub const FLAGS: &[Flag] = &[
     ignored("backend-batch-interval", Time, ""),
     ignored("backend-batch-limit", Number, "0"),
     ignored("grpc-keepalive-min-time", Time, "5s"),
-    ignored("socket-reuse-port", Switch, "false"),
-    ignored("socket-reuse-address", Switch, "false"),
     ignored("discovery-fallback", Text, "proxy"),
     ignored("v2-deprecation", Text, "not-yet"),
     ignored("logger", Text, "zap"),
-    ignored("log-rotation-config-json", Text, ""),
     ignored("enable-lease-checkpoint", Switch, "false"),
     ignored("enable-lease-checkpoint-persist", Switch, "false"),
     ignored("compaction-batch-limit", Number, "1000"),
@@ -282,7 +341,6 @@ pub const FLAGS: &[Flag] = &[
     ignored("stop-grpc-service-on-defrag", Switch, "false"),
     ignored("raft-read-timeout", Time, "5s"),
     ignored("raft-write-timeout", Time, "5s"),
-    not_yet("set-member-localaddr", Switch, "false", "dialling from a chosen address"),
     not_yet("enable-v2v3", Text, "", "the v2 API"),
     not_yet("proxy", Text, "off", "the v2 proxy"),
     ignored("proxy-failure-wait", Number, "5000"),
@@ -290,17 +348,6 @@ pub const FLAGS: &[Flag] = &[
     ignored("proxy-dial-timeout", Number, "1000"),
     ignored("proxy-write-timeout", Number, "5000"),
     ignored("proxy-read-timeout", Number, "0"),
-    ignored("discovery-dial-timeout", Time, "2s"),
-    ignored("discovery-request-timeout", Time, "5s"),
-    ignored("discovery-keepalive-time", Time, "2s"),
-    ignored("discovery-keepalive-timeout", Time, "6s"),
-    ignored("discovery-insecure-transport", Switch, "true"),
-    ignored("discovery-insecure-skip-tls-verify", Switch, "false"),
-    ignored("discovery-cert", Text, ""),
-    ignored("discovery-key", Text, ""),
-    ignored("discovery-cacert", Text, ""),
-    ignored("discovery-user", Text, ""),
-    ignored("discovery-password", Text, ""),
     // What etcd itself takes and drops.
     ignored("cluster-active-size", Switch, "false"),
     ignored("cluster-remove-delay", Switch, "false"),
@@ -322,6 +369,8 @@ pub const FLAGS: &[Flag] = &[
 /// The flag of that name, under its own spelling or with the `experimental-` it once had.
 pub fn find(name: &str) -> Option<&'static Flag> {
     let name = name.strip_prefix("experimental-").unwrap_or(name);
+    // In files etcd spells it so.
+    let name = if name == "snapshot-catch-up-entries" { "snapshot-catchup-entries" } else { name };
     FLAGS.iter().find(|flag| flag.name == name)
 }
 

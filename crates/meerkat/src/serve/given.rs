@@ -111,6 +111,12 @@ pub fn read_file(text: &str, path: &str) -> Result<Given, Failure> {
     for (flag, value) in config_file::settings(text).map_err(refused)? {
         accept(&mut given, flag, &value, flag.name).map_err(|refusal| refused(refusal.reason))?;
     }
+    // Only on the command line etcd wants both or neither.
+    if given.values.contains_key("listen-client-urls")
+        && let Some(flag) = flags::find("advertise-client-urls")
+    {
+        given.values.entry(flag.name).or_insert_with(|| flag.default.to_owned());
+    }
     given.notices.push(format!(
         "loaded server configuration from {path}; other configuration command line flags and environment \
          variables will be ignored if provided"
@@ -168,11 +174,15 @@ fn accept(given: &mut Given, flag: &'static Flag, value: &str, origin: &str) -> 
     }
     match flag.effect {
         Effect::Used => {}
-        Effect::NotYet(what) if !is_default(flag, value) => {
+        Effect::NotYet(_) | Effect::Gone(_) if is_default(flag, value) => {}
+        Effect::Gone(what) if !origin.starts_with("--") => {
+            let notice = format!("{origin}={value}: {what} is not supported, and its clients are refused");
+            given.notices.push(notice);
+        }
+        Effect::NotYet(what) | Effect::Gone(what) => {
             let reason = format!("{origin}={value}: {what} is not supported in this version");
             return Err(Refusal { is_malformed: false, reason });
         }
-        Effect::NotYet(_) => {}
         Effect::Ignored => given.notices.push(format!("{origin} has no effect here")),
     }
     given.values.insert(flag.name, value.to_owned());
@@ -277,9 +287,14 @@ mod tests {
 
     #[test]
     fn what_would_change_behaviour_we_lack_is_refused_and_its_default_is_not() {
-        check_refused(&["--enable-log-rotation"], &[], "--enable-log-rotation=true: log rotation");
-        check_refused(&[], &[("ETCD_ENABLE_V2", "true")], "ETCD_ENABLE_V2=true: the v2 API");
-        check_refused(&["--discovery=x"], &[], "--discovery=x: discovery is not supported");
+        check_refused(&["--proxy=on"], &[], "--proxy=on: the v2 proxy");
+        check_refused(&["--enable-v2"], &[], "--enable-v2=true: the v2 API");
+        check_text(&[], &[("ETCD_ENABLE_V2", "true")], "enable-v2", "true");
+        check_refused(
+            &["--discovery=x"],
+            &[],
+            "--discovery=x: v2 discovery (use --discovery-endpoints or --discovery-srv) is not",
+        );
         check_text(&["--enable-v2=false"], &[], "enable-v2", "false");
         check_text(&["--corrupt-check-time=0"], &[], "corrupt-check-time", "0");
         check_text(&["--auto-compaction-retention=0s"], &[], "auto-compaction-retention", "0s");
@@ -309,7 +324,7 @@ mod tests {
         };
         assert_eq!(status(&["--heartbeat-interval=abc"], &[]), 2);
         assert_eq!(status(&["--warning-apply-duration=abc"], &[]), 2);
-        assert_eq!(status(&["--enable-log-rotation"], &[]), 1);
+        assert_eq!(status(&["--enable-v2"], &[]), 1);
         assert_eq!(status(&[], &[("ETCD_HEARTBEAT_INTERVAL", "abc")]), 1);
     }
 
@@ -322,7 +337,11 @@ mod tests {
             file("heartbeat-interval: often"),
             Err("c.yml: invalid value \"often\" for heartbeat-interval".to_owned())
         );
-        assert!(file("enable-log-rotation: true").is_err());
+        assert!(file("enable-v2: true").is_ok());
+        assert!(file("proxy: 'on'").is_err());
+        let both = file("listen-client-urls: http://127.0.0.1:1").expect("a file as etcd takes it");
+        assert_eq!(both.text("advertise-client-urls"), "http://localhost:2379");
+        assert!(file("experimental-snapshot-catch-up-entries: 7").is_ok());
         assert!(file("naem: a").expect_err("unknown").contains("naem"));
     }
 

@@ -5,6 +5,7 @@
 //! exit status 1.
 
 mod config_file;
+mod discovery;
 mod feature_gates;
 mod flags;
 mod given;
@@ -22,7 +23,9 @@ pub use given::command;
 use logging::Logging;
 use meerkat::listwatch::{addresses, member_door};
 use meerkat_proto::go_duration;
-use meerkat_server::config::{Config, HttpOptions, Keepalive, MemberUrl, RawFlags, RawTracing, Tuning};
+use meerkat_server::config::{
+    Config, HttpOptions, Keepalive, MemberUrl, RawDiscovery, RawFlags, RawNetwork, RawTracing, Secret, Tuning,
+};
 use meerkat_server::tls::Keys;
 use meerkat_server::{CorruptionChecks, ListenError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,10 +34,14 @@ use crate::failure::Failure;
 
 /// A member, by its command line without the program's name.
 pub fn run(args: Vec<OsString>) -> Result<(), Failure> {
-    if let Some(mode @ ("gateway" | "grpc-proxy")) = args.first().and_then(|arg| arg.to_str()) {
-        return Err(Failure::error(format!(
-            "{mode} is not supported: clients reach every member by themselves"
-        )));
+    match args.first().and_then(|arg| arg.to_str()) {
+        Some("gateway") => return crate::gateway::run(args[1..].to_vec()),
+        Some("grpc-proxy") => {
+            let text =
+                "grpc-proxy is not supported: clients reach every member by themselves, or by `gateway`";
+            return Err(Failure::error(text));
+        }
+        _ => {}
     }
     let args = std::iter::once(OsString::from("meerkat serve")).chain(given::with_two_dashes(args));
     let matches = command().try_get_matches_from(args).map_err(refused_by_parser)?;
@@ -69,11 +76,9 @@ fn read_settings(matches: &ArgMatches) -> Result<Given, Failure> {
 fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     let given = read_settings(matches)?;
     let gates = feature_gates::read(given.text("feature-gates")).map_err(Failure::error)?;
-    let logging =
-        Logging::from_flags(given.text("log-level"), given.text("log-format"), given.text("log-outputs"))
-            .map_err(Failure::error)?;
+    let logging = logging_flags(&given).map_err(Failure::error)?;
     let workers = worker_threads(given.number("meerkat-worker-threads").map_err(Failure::error)?);
-    logging.install();
+    logging.install().map_err(Failure::error)?;
     refuse_huge_pages();
     meerkat_server::raise_limit();
     for notice in given.notices.iter().chain(&gates.notices) {
@@ -85,15 +90,17 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     for notice in config.tls.notices(&config.listen_client_urls, &config.listen_peer_urls) {
         tracing::warn!("{notice}");
     }
+    tell_of_local_address(&config);
     let door = door_urls(&given, &config).map_err(|reason| failed("bad configuration", reason))?;
     meerkat_server::arm_fault_points().map_err(|reason| failed("bad fault points", reason))?;
     let runtime = request_runtime(workers).map_err(|error| failed("no threads for requests", error))?;
     let outcome = runtime.block_on(async {
         let shutdown = stop_signal().map_err(|error| failed("no signal handler", error))?;
         let keys = Keys::open(&config).map_err(|error| failed("the member cannot start", error))?;
-        let door = open_door(door, &keys, config.tls.client.callers_prove).await;
+        let door = open_door(door, &keys, &config).await;
         let door = door.map_err(|error| failed("the member cannot start", error))?;
-        meerkat_server::run_with_keys(config, keys, shutdown, door)
+        let finder = discovery::finder(&config);
+        meerkat_server::run_with_keys(config, keys, shutdown, (door, finder))
             .await
             .map_err(|error| failed("the member stopped", error))
     });
@@ -117,15 +124,15 @@ fn door_urls(given: &Given, config: &Config) -> Result<Vec<MemberUrl>, String> {
 async fn open_door(
     urls: Vec<MemberUrl>,
     keys: &Keys,
-    callers_prove: bool,
+    config: &Config,
 ) -> Result<Option<meerkat_server::Door>, ListenError> {
     if urls.is_empty() {
         return Ok(None);
     }
-    if addresses::are_open_to_others(&urls, callers_prove) {
+    if addresses::are_open_to_others(&urls, config.tls.client.callers_prove) {
         tracing::warn!(at = %addresses::text(&urls), "{}", addresses::WARNING);
     }
-    let ports = meerkat_server::bind_client(&urls, keys).await?;
+    let ports = meerkat_server::bind_client(&urls, keys, config.network).await?;
     Ok(Some(member_door(ports, &urls)))
 }
 
@@ -178,6 +185,16 @@ pub fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
+fn logging_flags(given: &Given) -> Result<Logging, String> {
+    let rotation = given.switch("enable-log-rotation").then(|| given.text("log-rotation-config-json"));
+    Logging::from_flags(
+        given.text("log-level"),
+        given.text("log-format"),
+        given.text("log-outputs"),
+        rotation,
+    )
+}
+
 fn raw_flags(given: &Given) -> Result<RawFlags, String> {
     let text = |name| given.explicit(name).map(str::to_owned);
     let path = |name| given.explicit(name).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -191,10 +208,12 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
         initial_advertise_peer_urls: text("initial-advertise-peer-urls"),
         listen_metrics_urls: text("listen-metrics-urls"),
         listen_client_http_urls: text("listen-client-http-urls"),
+        network: network_flags(given)?,
         tls: security::raw_tls(given)?,
         initial_cluster: text("initial-cluster"),
         initial_cluster_state: given.text("initial-cluster-state").to_owned(),
         initial_cluster_token: given.text("initial-cluster-token").to_owned(),
+        discovery: raw_discovery(given)?,
         heartbeat_interval_ms: given.number("heartbeat-interval")?,
         election_timeout_ms: given.number("election-timeout")?,
         snapshot_count: given.number("snapshot-count")?,
@@ -229,8 +248,53 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
     })
 }
 
+fn raw_discovery(given: &Given) -> Result<RawDiscovery, String> {
+    let text = |name| given.text(name).to_owned();
+    Ok(RawDiscovery {
+        srv: text("discovery-srv"),
+        srv_name: text("discovery-srv-name"),
+        token: text("discovery-token"),
+        endpoints: text("discovery-endpoints"),
+        dial_timeout: time(given, "discovery-dial-timeout")?,
+        request_timeout: time(given, "discovery-request-timeout")?,
+        keepalive: Keepalive {
+            interval: time(given, "discovery-keepalive-time")?,
+            timeout: time(given, "discovery-keepalive-timeout")?,
+        },
+        insecure_transport: given.switch("discovery-insecure-transport"),
+        insecure_skip_tls_verify: given.switch("discovery-insecure-skip-tls-verify"),
+        cert: text("discovery-cert"),
+        key: text("discovery-key"),
+        cacert: text("discovery-cacert"),
+        user: text("discovery-user"),
+        password: Secret(text("discovery-password")),
+    })
+}
+
 fn time(given: &Given, name: &str) -> Result<Duration, String> {
     go_duration::parse(given.text(name)).map_err(|error| format!("invalid value for --{name}: {error}"))
+}
+
+fn network_flags(given: &Given) -> Result<RawNetwork, String> {
+    let gates = feature_gates::read(given.text("feature-gates"))?;
+    Ok(RawNetwork {
+        set_member_localaddr: gates.set_member_local_addr || given.switch("set-member-localaddr"),
+        socket_reuse_port: given.switch("socket-reuse-port"),
+    })
+}
+
+/// In etcd's words.
+fn tell_of_local_address(config: &Config) {
+    if let Some(address) = config.network.dial_from {
+        tracing::info!("LocalAddr" = %address, "setting member local address");
+    } else if config.network.lacks_address {
+        let advertised: Vec<String> =
+            config.initial_advertise_peer_urls.iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            advertise_peer_urls = advertised.join(","),
+            "unable to set a member local address due to lack of suitable local addresses"
+        );
+    }
 }
 
 fn corruption_checks(given: &Given) -> Result<CorruptionChecks, String> {

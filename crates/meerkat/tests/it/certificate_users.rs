@@ -80,6 +80,8 @@ fn a_certificate_is_a_login_unless_a_password_says_otherwise() {
         (&anna, &["get", "a1"]),
         (&root, &["user", "delete", "anna"]),
         (&anna, &["get", "a1"]),
+        // A probe with a certificate of its own, which is no user here.
+        (&nobody, &["alarm", "list"]),
         (&root, &["auth", "disable"]),
         (&nobody, &["get", "z"]),
     ];

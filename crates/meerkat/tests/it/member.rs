@@ -33,7 +33,13 @@ impl Member {
 
     pub fn start_with(directory: &Path, args: &[String], environment: &[(&str, &str)]) -> Member {
         let mut command = clean(Command::new(links(directory).join("etcd")));
-        command.current_dir(directory).args(args).envs(environment.iter().copied()).stderr(Stdio::piped());
+        command.current_dir(directory).args(args).envs(environment.iter().copied());
+        Member::run(command)
+    }
+
+    /// A member by a command line of one's own.
+    pub fn run(mut command: Command) -> Member {
+        command.stderr(Stdio::piped());
         let mut process = Running(command.spawn().expect("the binary starts"));
         let log = collect(process.0.stderr.take().expect("piped"));
         Member { process, log }
@@ -60,6 +66,15 @@ impl Member {
     pub fn stop(mut self) {
         self.process.signal("TERM");
         assert!(self.process.wait().success(), "a member told to stop exits with 0: {}", self.said());
+    }
+
+    /// Told to stop, and gone; all that it said.
+    pub fn stop_and_hear(mut self) -> String {
+        self.process.signal("TERM");
+        assert!(self.process.wait().success(), "a member told to stop exits with 0: {}", self.said());
+        // The pipe may still hold the end of it; whoever empties it then lets go of its half of this.
+        wait_until("the pipe is empty", || Arc::strong_count(&self.log) == 1);
+        self.said()
     }
 }
 

@@ -13,14 +13,14 @@ use crate::process::{PATIENCE, Running, free_port, meerkat, stderr, wait_until};
 
 /// What a tool is given to get in with.
 #[derive(Clone, Copy, Default)]
-struct With<'a> {
-    scheme: &'a str,
-    authority: Option<&'a str>,
-    own: Option<&'a Pair>,
-    skips_check: bool,
+pub struct With<'a> {
+    pub scheme: &'a str,
+    pub authority: Option<&'a str>,
+    pub own: Option<&'a Pair>,
+    pub skips_check: bool,
 }
 
-fn try_with(tool: &Path, place: &Place, with: With<'_>, timeout_s: u64) -> Output {
+pub fn try_with(tool: &Path, place: &Place, with: With<'_>, timeout_s: u64) -> Output {
     let endpoint = format!("--endpoints={}://{}", with.scheme, place.client);
     let timeout = format!("--command-timeout={timeout_s}s");
     let dial = format!("--dial-timeout={timeout_s}s");
@@ -36,7 +36,7 @@ fn try_with(tool: &Path, place: &Place, with: With<'_>, timeout_s: u64) -> Outpu
 }
 
 /// All tools at once: a refusal takes as long as the tool is patient.
-fn check(place: &Place, rows: &[(&str, With<'_>, bool)]) {
+pub fn check(place: &Place, rows: &[(&str, With<'_>, bool)]) {
     std::thread::scope(|scope| {
         for (what, with, is_let_in) in rows {
             for tool in tools() {

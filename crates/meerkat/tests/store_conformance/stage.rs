@@ -5,7 +5,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use meerkat::listwatch::{MemberStore, RemoteStore};
 use meerkat_client::Client;
-use meerkat_listwatch::store::{Batch, Change, Row, Store, StoreError, Write, Written};
+use meerkat_listwatch::store::{Batch, By, Change, Row, Store, StoreError, Write, Written};
 use meerkat_server::config::{Config, RawFlags};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -192,11 +192,14 @@ impl Stage {
 
     pub async fn put(&self, key: &str, expected: u64, value: &str) -> Written {
         let change = Change::Put { value: bytes(value), lease: 0 };
-        self.store.write(Write { key: bytes(key), expected, change }).await.expect("the store answers")
+        self.store
+            .write(Write { key: bytes(key), expected, change, by: By::Door })
+            .await
+            .expect("the store answers")
     }
 
     pub async fn delete(&self, key: &str, expected: u64) -> Written {
-        let write = Write { key: bytes(key), expected, change: Change::Delete };
+        let write = Write { key: bytes(key), expected, change: Change::Delete, by: By::Door };
         self.store.write(write).await.expect("the store answers")
     }
 

@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, bytes, revision, row};
 use meerkat_client::Op;
-use meerkat_listwatch::store::{Batch, Change, Row, RowChange, Write};
+use meerkat_listwatch::store::{Batch, By, Change, Row, RowChange, Write};
 use std::time::{Duration, Instant};
 
 /// Far above what it takes, far below the second that a client asks by itself after.
@@ -116,7 +116,8 @@ pub async fn what_a_lease_takes_with_it_is_told(stage: &Stage) {
     let lease = stage.store.grant(1).await.expect("a lease");
     assert_ne!(lease, 0);
     let value = bytes("1");
-    let put = Write { key: bytes("leased/a"), expected: 0, change: Change::Put { value, lease } };
+    let put =
+        Write { key: bytes("leased/a"), expected: 0, change: Change::Put { value, lease }, by: By::Door };
     let at = revision(&stage.store.write(put).await.expect("a write"));
     let leased = Row { lease, ..row("leased/a", "1", at) };
     assert_eq!(stage.store.get(bytes("leased/a")).await, Ok((Some(leased), at)), "{}", stage.name);

@@ -1,7 +1,7 @@
 //! One conditional write of one key.
 
 use crate::stage::{PATIENCE, Stage, bytes, revision, row};
-use meerkat_listwatch::store::{Change, StoreError, Write, Written};
+use meerkat_listwatch::store::{By, Change, StoreError, Write, Written};
 use std::time::Duration;
 
 pub async fn revisions_are_dense_and_now_covers_them(stage: &Stage) {
@@ -54,6 +54,7 @@ pub async fn what_is_too_large_or_on_no_lease_is_not_done(stage: &Stage) {
         key: bytes("refused/a"),
         expected: 0,
         change: Change::Put { value: value.into(), lease },
+        by: By::Door,
     };
     let large = stage.store.write(put("x".repeat(2 << 20), 0)).await;
     assert_eq!(large, Err(StoreError::TooLarge), "{}", stage.name);
@@ -70,7 +71,7 @@ pub async fn a_lease_lives_on_as_long_as_it_is_renewed_and_nothing_is_written_fo
     let lease = store.grant(2).await.expect("a lease");
     let key = bytes("renewed/a");
     let change = Change::Put { value: bytes("x"), lease };
-    store.write(Write { key: key.clone(), expected: 0, change }).await.expect("written");
+    store.write(Write { key: key.clone(), expected: 0, change, by: By::Door }).await.expect("written");
     let before = stage.now().await;
     for _ in 0..8 {
         assert_eq!(store.renew(lease).await, Ok(true), "{name}");

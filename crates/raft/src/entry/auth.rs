@@ -6,17 +6,23 @@ use meerkat_proto::pb::entry as pb;
 use meerkat_proto::pb::entry::proposal::Command as Wire;
 use meerkat_types::{
     Asker, AuthCommand, AuthRevision, Password, Permission, PermissionKind, RoleName, TokenDigest, UserName,
+    Way,
 };
 
 /// The position of each value is its number in the log.
 const KINDS: [PermissionKind; 3] = [PermissionKind::Read, PermissionKind::Write, PermissionKind::ReadWrite];
 
 pub(super) fn asker_to_wire(asker: &Asker) -> pb::Asker {
-    pb::Asker { user: user_text(asker.user.as_ref()), revision: asker.revision.0 }
+    pb::Asker {
+        user: user_text(asker.user.as_ref()),
+        revision: asker.revision.0,
+        by_door: asker.way == Way::Door,
+    }
 }
 
 pub(super) fn asker_from_wire(wire: pb::Asker) -> Asker {
-    Asker { user: UserName::new(&wire.user), revision: AuthRevision(wire.revision) }
+    let way = if wire.by_door { Way::Door } else { Way::Direct };
+    Asker { user: UserName::new(&wire.user), revision: AuthRevision(wire.revision), way }
 }
 
 pub(super) fn to_wire(command: &AuthCommand) -> Wire {

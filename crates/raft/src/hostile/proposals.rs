@@ -10,7 +10,7 @@ use meerkat_types::{
     CompareTarget, Consistency, DeleteRange, GrantLease, Key, KeyRange, LeaseId, LeaseNote, LeaseTtl,
     LogPosition, MemberAttributes, MemberId, NewLease, NewValue, Password, Permission, PermissionKind,
     Proposal, Put, RangeQuery, RequestId, Revision, RevisionBounds, RoleName, Sort, TokenDigest, Txn, TxnOp,
-    UserName,
+    UserName, Way,
 };
 use std::time::Duration;
 
@@ -107,7 +107,11 @@ fn samples() -> Vec<Vec<u8>> {
     commands.extend(of_leases());
     commands.extend(of_users());
     let asker = |number: usize| {
-        number.is_multiple_of(3).then_some(Asker { user: UserName::new("u"), revision: AuthRevision(9) })
+        number.is_multiple_of(3).then_some(Asker {
+            user: UserName::new("u"),
+            revision: AuthRevision(9),
+            way: if number.is_multiple_of(2) { Way::Door } else { Way::Direct },
+        })
     };
     let proposal = |(number, command)| Proposal {
         id: RequestId(number as u64),

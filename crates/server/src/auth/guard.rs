@@ -6,7 +6,7 @@ use super::simple::{self, SimpleTokens};
 use meerkat_raft::{ProposeError, RaftNode};
 use meerkat_state::{AuthBook, Need, Pinned, needs};
 use meerkat_types::{
-    Access, Asker, AuthRefusal, AuthRevision, Command, KeyRange, Outcome, Refusal, UserName,
+    Access, Asker, AuthRefusal, AuthRevision, Command, KeyRange, Outcome, Refusal, UserName, Way,
 };
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Caller {
         };
         match voided {
             Some(refusal) => Err(refusal),
-            None => Ok(Asker { user: Some(name.clone()), revision: book.revision() }),
+            None => Ok(Asker { user: Some(name.clone()), revision: book.revision(), way: Way::Direct }),
         }
     }
 }

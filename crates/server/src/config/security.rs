@@ -121,6 +121,8 @@ pub struct Security {
     pub allowed_cns: Vec<String>,
     pub allowed_hostnames: Vec<String>,
     pub auto_tls: bool,
+    /// What a certificate must name when this member dials, if not the host that it dials.
+    pub server_name: Option<String>,
     /// Whether a caller's address must be among those that its certificate was made for.
     pub check_callers_address: bool,
 }
@@ -259,6 +261,7 @@ fn security(raw: &RawSecurity, prefix: &'static str) -> Result<Security, Securit
         allowed_cns: list(&raw.allowed_cns),
         allowed_hostnames: list(&raw.allowed_hostnames),
         auto_tls,
+        server_name: None,
         check_callers_address: !raw.skip_client_san_verification,
     };
     check_allow_lists(&security, prefix)?;

@@ -182,3 +182,74 @@ fn a_size_of_zero_is_refused_by_its_flag() {
     check_refused("--max-txn-ops must be >0 (set to 0)", |raw| raw.max_txn_ops = 0);
     check_refused("--meerkat-flush-log-bytes must be >0 (set to 0)", |raw| raw.tuning.flush_log_bytes = 0);
 }
+
+#[test]
+fn a_cluster_is_listed_or_found_but_not_both() {
+    let srv = |raw: &mut RawFlags| raw.discovery.srv = "example.org.".to_owned();
+    let config = accept(srv);
+    let dns = DnsDiscovery { domain: "example.org.".to_owned(), service_name: None };
+    assert_eq!(config.discovery, Some(Discovery::Dns(dns)));
+    assert!(config.initial_cluster.is_empty(), "nobody is known yet");
+    check_refused(
+        "multiple discovery or bootstrap flags are set. Choose one of \"initial-cluster\", \"discovery\", \
+         \"discovery-endpoints\" or \"discovery-srv\"",
+        |raw| {
+            srv(raw);
+            raw.initial_cluster = some("default=http://localhost:2380");
+        },
+    );
+    let listed_as_nothing = accept(|raw| {
+        srv(raw);
+        raw.initial_cluster = some("");
+    });
+    assert!(listed_as_nothing.discovery.is_some());
+    check_refused("couldn't find local name \"default\" in the initial cluster configuration", |raw| {
+        raw.discovery.srv_name = "x".to_owned();
+    });
+}
+
+#[test]
+fn the_domain_is_whom_peers_prove_to_be_unless_an_authority_is_given() {
+    let expected = |ca: &str| {
+        let config = accept(|raw| {
+            raw.discovery.srv = "example.org.".to_owned();
+            raw.tls.peer.cert_file = "c".to_owned();
+            raw.tls.peer.key_file = "k".to_owned();
+            raw.tls.peer.trusted_ca_file = ca.to_owned();
+        });
+        config.tls.peer.server_name
+    };
+    assert_eq!(expected("").as_deref(), Some("example.org"));
+    assert_eq!(expected("ca"), None);
+    assert_eq!(accept(|_| {}).tls.peer.server_name, None);
+}
+
+#[test]
+fn a_registry_has_a_token_endpoints_and_a_whole_login() {
+    let registry = |change: fn(&mut RawDiscovery)| {
+        raw(|raw| {
+            raw.discovery.token = "t".to_owned();
+            raw.discovery.endpoints = "a:1, http://b:2".to_owned();
+            change(&mut raw.discovery);
+        })
+    };
+    let read = |change| match Config::from_flags(registry(change)) {
+        Ok(Config { discovery: Some(Discovery::Registry(found)), initial_cluster_token, .. }) => {
+            let login = found.login.map(|(user, Secret(password))| format!(" {user}/{password}"));
+            format!("{initial_cluster_token} {}{}", found.endpoints.join(" "), login.unwrap_or_default())
+        }
+        Ok(other) => format!("{:?}", other.discovery),
+        Err(error) => error.to_string(),
+    };
+    let both = "both --discovery-token and --discovery-endpoints must be set";
+    let login = "--discovery-user and a password go together: NAME:PASSWORD, or --discovery-password";
+    assert_eq!(read(|_| {}), "t a:1 http://b:2");
+    assert_eq!(read(|flags| flags.token.clear()), both);
+    assert_eq!(read(|flags| flags.endpoints.clear()), both);
+    let empty = "--discovery-endpoints must not contain empty endpoints";
+    assert_eq!(read(|flags| flags.endpoints.push(',')), empty);
+    assert_eq!(read(|flags| flags.user = "u:p:q".to_owned()), "t a:1 http://b:2 u/p:q");
+    assert_eq!(read(|flags| flags.user = "u".to_owned()), login);
+    assert_eq!(read(|flags| flags.password = Secret("p".to_owned())), login);
+    assert!(read(|flags| flags.srv = "d".to_owned()).starts_with("multiple discovery or bootstrap flags"));
+}

@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 use std::convert::Infallible;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 /// Where etcd's gateway puts the header of that name of the gRPC answer.
@@ -77,16 +78,28 @@ impl Answers {
 
     /// The answer to a call that has many. Nothing is said before the first: only then is it known whether
     /// the call was taken at all.
-    pub(super) async fn stream(mut self, mut failed: Failed) -> Result<Response, Status> {
+    pub(super) async fn stream(
+        mut self,
+        mut failed: Failed,
+        end: Option<Instant>,
+    ) -> Result<Response, Status> {
         let Some(first) = self.next_or_failed(&mut failed).await? else {
             return Ok(json_response(Body::empty()));
         };
         let state = Some((self, failed, Some(first)));
-        let lines = futures::stream::unfold(state, |state| async move {
+        let lines = futures::stream::unfold(state, move |state| async move {
             let (mut answers, mut failed, first) = state?;
             let next = match first {
                 Some(first) => Ok(Some(first)),
-                None => answers.next_or_failed(&mut failed).await,
+                None => {
+                    let next = answers.next_or_failed(&mut failed);
+                    match end {
+                        None => next.await,
+                        Some(end) => tokio::time::timeout_at(end, next)
+                            .await
+                            .unwrap_or_else(|_| Err(status::out_of_time())),
+                    }
+                }
             };
             let sent = |line: String| Ok::<Bytes, Infallible>(line.into());
             match next {

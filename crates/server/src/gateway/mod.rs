@@ -6,9 +6,11 @@
 //! second way into the services.
 //!
 //! Never panics on what a client sends: bodies are bounded in bytes and in nesting, and whatever cannot be
-//! read is refused with a JSON error. The first message of a body must come in time, as in gRPC.
+//! read is refused with a JSON error. The first message of a body must come in time, as in gRPC, and is not
+//! read at all of a call that is refused while memory is short.
 
 mod answers;
+mod deadline;
 mod errors;
 mod frames;
 mod json_in;
@@ -16,21 +18,25 @@ mod json_out;
 mod requests;
 mod routes;
 mod split;
+pub(crate) mod websocket;
 
 use crate::config::Config;
 use crate::grpc::status;
+use crate::memory::Pressure;
 use crate::punctual;
 use answers::Answers;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use meerkat_proto::error_text::EtcdError;
 use meerkat_types::limits;
 use prost_reflect::{DynamicMessage, MethodDescriptor};
 use requests::Requests;
 use routes::Routes;
 use std::sync::Arc;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tonic::Status;
 use tower::ServiceExt;
 
@@ -80,19 +86,26 @@ struct Gateway {
     /// The gRPC services, as clients reach them.
     inner: axum::Router,
     json_bytes_max: usize,
+    pressure: Arc<Pressure>,
 }
 
 /// The paths of the gateway. `inner` answers gRPC.
-pub(crate) fn router(inner: axum::Router, config: &Config) -> axum::Router {
+pub(crate) fn router(inner: axum::Router, config: &Config, pressure: Arc<Pressure>) -> axum::Router {
     let message_bytes_max = config.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES;
     let gateway = Arc::new(Gateway {
         routes: Routes::new(),
         inner: inner.with_state(()),
         json_bytes_max: JSON_PER_MESSAGE * message_bytes_max + JSON_BYTES_MORE,
+        pressure,
     });
     let serve = any(move |request: Request<Body>| {
         let gateway = gateway.clone();
-        async move { gateway.serve(request).await }
+        async move {
+            match websocket::is_wanted(request.headers()) {
+                true => websocket::answer(gateway, request),
+                false => gateway.serve(request).await,
+            }
+        }
     });
     ["/v3/", "/v3/{*rest}", "/v3beta/", "/v3beta/{*rest}"]
         .into_iter()
@@ -107,13 +120,35 @@ impl Gateway {
         if request.method() != Method::POST {
             return plain(StatusCode::METHOD_NOT_ALLOWED);
         }
-        match self.call(method, request).await {
-            Ok(response) => response,
-            Err(status) => errors::answer(&status),
-        }
+        let called = match deadline::of(request.headers()) {
+            Err(status) => Err(status),
+            Ok(None) => self.call(method, request, None).await,
+            // Not even begun: what it asks for could be done before anybody looks at the clock again.
+            Ok(Some(end)) if end <= Instant::now() => Err(status::out_of_time()),
+            Ok(Some(end)) => {
+                let call = self.call(method, request, Some(end));
+                tokio::time::timeout_at(end, call).await.unwrap_or_else(|_| Err(status::out_of_time()))
+            }
+        };
+        called.unwrap_or_else(|status| errors::answer(&status))
     }
 
-    async fn call(&self, method: &MethodDescriptor, request: Request<Body>) -> Result<Response, Status> {
+    /// Whether a call of that path would be refused for want of memory.
+    fn refuses(&self, of: &str) -> bool {
+        let uri = self.routes.find(of).and_then(|method| path(method).ok());
+        uri.is_some_and(|uri| self.pressure.refuses(uri.path()))
+    }
+
+    async fn call(
+        &self,
+        method: &MethodDescriptor,
+        request: Request<Body>,
+        end: Option<Instant>,
+    ) -> Result<Response, Status> {
+        let uri = path(method)?;
+        if self.pressure.refuses(uri.path()) {
+            return Err(status::etcd(EtcdError::TooManyRequests));
+        }
         let (parts, body) = request.into_parts();
         let mut requests = Requests::new(body, method.input(), self.json_bytes_max);
         let first = punctual::in_time(requests.next()).await.map_err(|late| Malformed::new(late.to_string()));
@@ -127,12 +162,12 @@ impl Gateway {
         };
         let mut call = Request::new(body);
         *call.method_mut() = Method::POST;
-        *call.uri_mut() = path(method)?;
+        *call.uri_mut() = uri;
         *call.headers_mut() = metadata(&parts.headers);
         *call.extensions_mut() = parts.extensions;
         let Ok(response) = self.inner.clone().oneshot(call).await;
         let answers = Answers::new(response, method.output());
-        if method.is_server_streaming() { answers.stream(malformed).await } else { answers.one().await }
+        if method.is_server_streaming() { answers.stream(malformed, end).await } else { answers.one().await }
     }
 }
 
@@ -206,10 +241,48 @@ mod tests {
         assert_eq!(got("content-type"), Some("application/grpc"));
         assert_eq!((got("grpc-timeout"), got("cookie")), (None, None));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_when_its_client_wants_it_to() {
+        let config = Config::from_flags(crate::config::RawFlags::default()).expect("the defaults");
+        let never = axum::Router::new().fallback(async || std::future::pending::<()>().await);
+        let gateway = router(never, &config, Arc::default());
+        for (timeout, code) in [("100m", StatusCode::GATEWAY_TIMEOUT), ("100", StatusCode::BAD_REQUEST)] {
+            let request = Request::post("/v3/kv/range").header("Grpc-Timeout", timeout);
+            let request = request.body(Body::from("{}")).expect("a request");
+            let Ok(answer) = gateway.clone().oneshot(request).await;
+            assert_eq!(answer.status(), code, "{timeout}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_refused_for_want_of_memory_is_not_read() {
+        let config = Config::from_flags(crate::config::RawFlags::default()).expect("the defaults");
+        let pressure = Arc::new(Pressure::short());
+        let gateway = router(axum::Router::new(), &config, pressure.clone());
+        let read = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        for path in ["/v3/kv/put", "/v3/watch"] {
+            let seen = read.clone();
+            let body = futures::stream::poll_fn(move |_| {
+                seen.store(true, std::sync::atomic::Ordering::Relaxed);
+                std::task::Poll::Ready(Some(Ok::<_, std::convert::Infallible>("{}")))
+            });
+            let request = Request::post(path).body(Body::from_stream(body)).expect("a request");
+            let Ok(answer) = gateway.clone().oneshot(request).await;
+            assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS, "{path}");
+        }
+        assert!(!read.load(std::sync::atomic::Ordering::Relaxed), "nothing was read");
+        assert_eq!(pressure.refused.load(std::sync::atomic::Ordering::Relaxed), 2);
+        // What frees memory is read as ever.
+        let request = Request::post("/v3/kv/deleterange").body(Body::from("x")).expect("a request");
+        let Ok(answer) = gateway.oneshot(request).await;
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_that_does_not_end_is_refused_in_time() {
         let config = Config::from_flags(crate::config::RawFlags::default()).expect("the defaults");
-        let gateway = router(axum::Router::new(), &config);
+        let gateway = router(axum::Router::new(), &config, Arc::default());
         for path in ["/v3/kv/put", "/v3/watch"] {
             let begun = futures::stream::iter([Ok::<_, std::convert::Infallible>("{")]);
             let body = Body::from_stream(futures::StreamExt::chain(begun, futures::stream::pending()));

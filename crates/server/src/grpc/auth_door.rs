@@ -72,9 +72,9 @@ async fn judge(guard: &Guard, caller: &Caller, rule: Rule) -> Result<Option<NotA
         Rule::Everybody | Rule::ByService => Ok(None),
         Rule::Admin => guard.permit(caller, &[Need::Admin]).await.map(|_| None),
         // Of a member that may have no leader to ask.
-        Rule::User => guard.permit_now(caller, &[Need::User]).map(|_| None),
+        Rule::User => guard.permit_now(caller, &[Need::Login]).map(|_| None),
         Rule::UserOrAdmin => {
-            guard.permit(caller, &[Need::User]).await?;
+            guard.permit(caller, &[Need::Login]).await?;
             Ok(guard.permit(caller, &[Need::Admin]).await.err().map(NotAdmin))
         }
     }

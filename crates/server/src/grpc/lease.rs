@@ -108,7 +108,7 @@ impl LeaseService {
     async fn permit(&self, caller: Caller, lease: Option<LeaseId>, access: Access) -> Result<(), Status> {
         self.read(move |reader| {
             let pinned = reader.pin();
-            caller.may(&pinned, [Need::User])?;
+            caller.may(&pinned, [Need::Login])?;
             let keys = lease.map_or(Ok(Vec::new()), |lease| pinned.lease_keys(lease))?;
             Ok(caller.may(&pinned, keys.iter().map(|key| Need::Key(access, key)))?)
         })
@@ -119,7 +119,7 @@ impl LeaseService {
     async fn permit_all(&self, caller: Caller) -> Result<(), Status> {
         self.read(move |reader| {
             let pinned = reader.pin();
-            caller.may(&pinned, [Need::User])?;
+            caller.may(&pinned, [Need::Login])?;
             for lease in pinned.leases()? {
                 let keys = pinned.lease_keys(lease.id)?;
                 caller.may(&pinned, keys.iter().map(|key| Need::Key(Access::Read, key)))?;

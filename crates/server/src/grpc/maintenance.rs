@@ -130,7 +130,7 @@ impl Maintenance for MaintenanceService {
         Ok(Response::new(pb::StatusResponse {
             header: Some(self.headers.now()),
             version: SERVER_VERSION.to_owned(),
-            db_size: wire_size(size.total_bytes),
+            db_size: wire_size(size.total_bytes.max(self.raft.live_bytes())),
             leader: raft.leader.map_or(0, |leader| leader.0),
             raft_index: raft.committed_index,
             raft_term: raft.term,
@@ -139,7 +139,7 @@ impl Maintenance for MaintenanceService {
             db_size_in_use: wire_size(self.raft.live_bytes()),
             is_learner: raft.learner,
             storage_version: STORAGE_VERSION.to_owned(),
-            db_size_quota: self.quota_backend_bytes.map_or(0, wire_size),
+            db_size_quota: self.quota_backend_bytes.map_or(-1, wire_size),
             downgrade_info: Some(pb::DowngradeInfo {
                 enabled: downgrade.is_some(),
                 target_version: downgrade.map_or_else(String::new, |target| target.to_string()),

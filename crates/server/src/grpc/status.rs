@@ -217,6 +217,17 @@ pub(crate) fn malformed_json(reason: &str) -> Status {
     Status::new(Code::InvalidArgument, reason)
 }
 
+/// In the words of the library that etcd's gateway is made with.
+pub(crate) fn bad_timeout(text: &str) -> Status {
+    Status::new(Code::InvalidArgument, format!("invalid grpc-timeout: {text}"))
+}
+
+/// The time that a client of the gateway gave a call is over.
+pub(crate) fn out_of_time() -> Status {
+    // Go's words.
+    Status::new(Code::DeadlineExceeded, "context deadline exceeded")
+}
+
 /// A call within this process ended without a word.
 pub(crate) fn no_answer() -> Status {
     Status::new(Code::Unavailable, "meerkat: the call broke off before its answer; it may have happened")

@@ -4,8 +4,9 @@
 //! (CVE-2018-5702): with `--host-whitelist` only requests for the hosts named there are answered. Over TLS the
 //! certificate says as much, and gRPC needs no such care, since no page can send it.
 
-use crate::client_port::OverTls;
+use crate::client_port::{ClientCommonName, OverTls};
 use crate::config::HttpOptions;
+use crate::gateway::websocket;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -14,11 +15,21 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use std::sync::Arc;
 
-pub(super) fn guarded(router: Router, options: &HttpOptions) -> Router {
-    router.layer(from_fn_with_state(Arc::new(options.clone()), guard))
+const NAME_WITHOUT_EFFECT: &str =
+    "CommonName of client sending a request against gateway will be ignored and not used as expected\n";
+
+/// Whether clients must say who they are.
+type AsksWho = Arc<dyn Fn() -> bool + Send + Sync>;
+
+pub(super) fn guarded(router: Router, options: &HttpOptions, asks_who: AsksWho) -> Router {
+    router.layer(from_fn_with_state((Arc::new(options.clone()), asks_who), guard))
 }
 
-async fn guard(State(options): State<Arc<HttpOptions>>, request: Request<Body>, next: Next) -> Response {
+async fn guard(
+    State((options, asks_who)): State<(Arc<HttpOptions>, AsksWho)>,
+    request: Request<Body>,
+    next: Next,
+) -> Response {
     let host = host(&request).unwrap_or_default();
     let over_tls = request.extensions().get::<OverTls>().is_some();
     if !over_tls && !options.allows_host(host) {
@@ -27,7 +38,16 @@ async fn guard(State(options): State<Arc<HttpOptions>>, request: Request<Body>, 
         );
         return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
     }
+    if options.gateway && is_a_certificate_that_would_not_count(&request) && asks_who() {
+        return (StatusCode::BAD_REQUEST, NAME_WITHOUT_EFFECT).into_response();
+    }
     let origin = allowed_origin(&options, request.headers());
+    // A page reads along on a WebSocket whatever an answer's headers say.
+    let is_foreign = origin.is_none() && request.headers().contains_key(header::ORIGIN);
+    if is_foreign && websocket::is_wanted(request.headers()) {
+        return (StatusCode::FORBIDDEN, "pages of this origin may not ask here: see --cors\n")
+            .into_response();
+    }
     let mut response = match *request.method() {
         Method::OPTIONS => StatusCode::OK.into_response(),
         _ => next.run(request).await,
@@ -36,6 +56,13 @@ async fn guard(State(options): State<Arc<HttpOptions>>, request: Request<Body>, 
         add_cors(response.headers_mut(), origin);
     }
     response
+}
+
+/// The gateway's calls reach the services without their caller's certificate: who relies on the name in it
+/// is told so, in etcd's words.
+fn is_a_certificate_that_would_not_count<B>(request: &Request<B>) -> bool {
+    let named = request.extensions().get::<ClientCommonName>().is_some_and(|name| !name.0.is_empty());
+    named && request.uri().path().starts_with("/v3/")
 }
 
 /// The name, without a port.
@@ -95,10 +122,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_name_in_a_certificate_does_not_count_at_the_gateway_and_that_is_said() {
+        use tower::ServiceExt;
+        let options = HttpOptions::new(true, "*", "*", "basic").expect("options");
+        for (asks_who, path, name, expected) in [
+            (true, "/v3/kv/range", "anna", StatusCode::BAD_REQUEST),
+            (true, "/v3/kv/range", "", StatusCode::OK),
+            (true, "/health", "anna", StatusCode::OK),
+            (false, "/v3/kv/range", "anna", StatusCode::OK),
+        ] {
+            let router = Router::new().route(path, axum::routing::get(async || "here"));
+            let router = guarded(router, &options, Arc::new(move || asks_who));
+            let mut request = Request::get(path).body(Body::empty()).expect("one");
+            request.extensions_mut().insert(ClientCommonName(name.into()));
+            let answer = router.oneshot(request).await.expect("an answer");
+            assert_eq!(answer.status(), expected, "{asks_who} {path} {name}");
+        }
+    }
+
+    #[tokio::test]
     async fn only_who_comes_without_tls_must_ask_for_a_name_that_is_listed() {
         use tower::ServiceExt;
         let options = HttpOptions::new(true, "*", "a.example", "basic").expect("options");
-        let router = guarded(Router::new().route("/", axum::routing::get(async || "here")), &options);
+        let router = Router::new().route("/", axum::routing::get(async || "here"));
+        let router = guarded(router, &options, Arc::new(|| false));
         for (host, over_tls, expected) in [
             ("a.example", false, StatusCode::OK),
             ("b.example", false, StatusCode::MISDIRECTED_REQUEST),

@@ -8,6 +8,7 @@ mod debug_vars;
 use crate::config::Config;
 use crate::gateway;
 use crate::grpc;
+use crate::memory::Pressure;
 use crate::metrics::Metrics;
 use crate::version::{CLUSTER_VERSION, SERVER_VERSION, STORAGE_VERSION};
 use axum::Router;
@@ -23,16 +24,19 @@ use std::sync::Arc;
 pub(crate) struct HttpState {
     pub(crate) raft: Arc<RaftNode>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) pressure: Arc<Pressure>,
 }
 
 /// Everything that is served over HTTP beside gRPC, the JSON gateway to it included, which is asked first
 /// where it comes from.
 pub(crate) fn beside(services: &Router, state: HttpState, config: &Config) -> Router {
+    let raft = state.raft.clone();
+    let pressure = state.pressure.clone();
     let mut plain = router(state).fallback(grpc::unknown_service);
     if config.http.gateway {
-        plain = plain.merge(gateway::router(services.clone(), config));
+        plain = plain.merge(gateway::router(services.clone(), config, pressure));
     }
-    access::guarded(plain, &config.http)
+    access::guarded(plain, &config.http, Arc::new(move || raft.reader().auth_enabled()))
 }
 
 /// Answers GET only; anything else is 405.
@@ -62,11 +66,11 @@ async fn health(State(state): State<HttpState>, RawQuery(query): RawQuery) -> Re
 }
 
 async fn livez(State(state): State<HttpState>, RawQuery(query): RawQuery) -> Response {
-    report(&state.raft, "livez", checks::LIVE, query.as_deref()).await
+    report(&state, "livez", checks::LIVE, query.as_deref()).await
 }
 
 async fn readyz(State(state): State<HttpState>, RawQuery(query): RawQuery) -> Response {
-    report(&state.raft, "readyz", checks::READY, query.as_deref()).await
+    report(&state, "readyz", checks::READY, query.as_deref()).await
 }
 
 async fn livez_one(state: State<HttpState>, Path(name): Path<String>, query: RawQuery) -> Response {
@@ -79,23 +83,27 @@ async fn readyz_one(state: State<HttpState>, Path(name): Path<String>, query: Ra
 
 async fn one(
     State(state): State<HttpState>,
-    path: &str,
+    path: &'static str,
     checks: &[Check],
     name: &str,
     RawQuery(query): RawQuery,
 ) -> Response {
     match checks.iter().find(|check| check.name() == name) {
-        Some(check) => report(&state.raft, path, &[*check], query.as_deref()).await,
+        Some(check) => report(&state, path, &[*check], query.as_deref()).await,
         None => (StatusCode::NOT_FOUND, "404 page not found\n").into_response(),
     }
 }
 
-async fn report(raft: &Arc<RaftNode>, path: &str, all: &[Check], query: Option<&str>) -> Response {
+async fn report(state: &HttpState, path: &'static str, all: &[Check], query: Option<&str>) -> Response {
     let query = Query::parse(query.unwrap_or_default());
-    let report = checks::run(raft, all, &query).await;
+    let report = checks::run(&state.raft, all, &query).await;
+    for (check, outcome) in &report.lines {
+        state.metrics.count_check(path, check, outcome.is_ok());
+    }
     let code = if report.passed { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let body = report.text(path, query.verbose);
-    (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response()
+    let heads =
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (code, heads, report.text(query.verbose)).into_response()
 }
 
 async fn version() -> Response {

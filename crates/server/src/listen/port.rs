@@ -2,11 +2,11 @@
 //!
 //! A handshake never keeps others from being accepted: each runs in a task of its own, with a time
 //! limit, and [`Port::accept`] gives whichever is done first. When as many are under way as there may
-//! be, others wait in the system's queue. So does who comes for a place among the clients when there is
-//! none left.
+//! be, others wait in the system's queue. So does who comes for a place among the clients, or among the
+//! members, when there is none left.
 
-use super::{Listener, Socket};
-use crate::config::MemberUrl;
+use super::{Listener, Places, Socket};
+use crate::config::{MemberUrl, NetworkOptions};
 use crate::open_files;
 use crate::tls::{Acceptor, Keys};
 use socket2::{SockRef, TcpKeepalive};
@@ -14,8 +14,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use super::socket::Stream;
@@ -25,6 +25,9 @@ const HANDSHAKES_MAX: usize = 4_096;
 
 /// As etcd: who is gone without a word, as a machine without power is, is asked for as often as this.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Connections that may wait to be accepted at a port that is shared; the system's own bound may be lower.
+const BACKLOG: u32 = 4_096;
 
 /// What callers at a socket in the file system are said to come from.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -40,8 +43,8 @@ pub struct ListenError {
 pub struct Port {
     open: Open,
     tls: Option<Acceptor>,
-    /// One for each connection that may be open, shared with other ports. `None`: any number.
-    places: Option<Arc<Semaphore>>,
+    /// One for each connection that may be open, shared with other ports of its kind.
+    places: Arc<Places>,
     handshakes: JoinSet<Option<(Socket, SocketAddr)>>,
 }
 
@@ -65,26 +68,36 @@ impl Open {
 ///
 /// # Errors
 /// If one cannot be bound; it is named.
-pub async fn bind_client(urls: &[MemberUrl], keys: &Keys) -> Result<Vec<Port>, ListenError> {
-    bind(urls, |url| keys.for_client(url), Some(open_files::places_of_clients())).await
+pub async fn bind_client(
+    urls: &[MemberUrl],
+    keys: &Keys,
+    network: NetworkOptions,
+) -> Result<Vec<Port>, ListenError> {
+    bind(urls, |url| keys.for_client(url), open_files::places_of_clients(), network).await
 }
 
 /// As [`bind_client`], for other members.
 ///
 /// # Errors
 /// If one cannot be bound; it is named.
-pub async fn bind_peer(urls: &[MemberUrl], keys: &Keys) -> Result<Vec<Port>, ListenError> {
-    bind(urls, |url| keys.for_peer(url), None).await
+pub async fn bind_peer(
+    urls: &[MemberUrl],
+    keys: &Keys,
+    network: NetworkOptions,
+) -> Result<Vec<Port>, ListenError> {
+    bind(urls, |url| keys.for_peer(url), open_files::places_of_peers(), network).await
 }
 
 async fn bind(
     urls: &[MemberUrl],
     tls_of: impl Fn(&MemberUrl) -> Option<Acceptor>,
-    places: Option<Arc<Semaphore>>,
+    places: Arc<Places>,
+    network: NetworkOptions,
 ) -> Result<Vec<Port>, ListenError> {
     let mut ports = Vec::new();
     for url in urls {
-        let opened = open(url).await.map_err(|source| ListenError { url: url.to_string(), source })?;
+        let opened =
+            open(url, network).await.map_err(|source| ListenError { url: url.to_string(), source })?;
         let port = |open| Port { open, tls: tls_of(url), places: places.clone(), handshakes: JoinSet::new() };
         ports.extend(opened.into_iter().map(port));
     }
@@ -93,19 +106,32 @@ async fn bind(
 
 /// A host with an IPv4 and an IPv6 address needs only one of them to work: containers often lack the
 /// other.
-async fn open(url: &MemberUrl) -> io::Result<Vec<Open>> {
+async fn open(url: &MemberUrl, network: NetworkOptions) -> io::Result<Vec<Open>> {
     let Some((_, port)) = url.host_and_port() else { return open_file(url).map(|it| vec![it]) };
     let addresses = tokio::net::lookup_host((url.bare_host().unwrap_or_default(), port)).await?;
     let mut opened = Vec::new();
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in addresses {
-        match TcpListener::bind(address).await {
+        let listening = match network.reuse_port {
+            true => listen_beside_others(address),
+            false => TcpListener::bind(address).await,
+        };
+        match listening {
             Ok(listener) => opened.push(Open::Tcp(listener)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
             Err(error) => last_error = error,
         }
     }
     if opened.is_empty() { Err(last_error) } else { Ok(opened) }
+}
+
+/// SO_REUSEADDR has every listener, as etcd's do: a port is free though its old connections linger.
+fn listen_beside_others(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// As in etcd, a socket that was left behind is taken over. Anything else at its place is not.
@@ -132,14 +158,8 @@ impl Port {
 }
 
 /// The next connection, once there is a place for it.
-async fn accept(
-    open: &Open,
-    places: Option<&Arc<Semaphore>>,
-) -> io::Result<(Stream, SocketAddr, Option<OwnedSemaphorePermit>)> {
-    let place = match places {
-        Some(places) => Some(places.clone().acquire_owned().await.map_err(io::Error::other)?),
-        None => None,
-    };
+async fn accept(open: &Open, places: &Places) -> io::Result<(Stream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = places.take().await?;
     let (stream, from) = open.accept().await?;
     Ok((stream, from, place))
 }
@@ -149,13 +169,13 @@ impl Listener for Port {
 
     async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
         let Some(tls) = &self.tls else {
-            let (stream, from, place) = accept(&self.open, self.places.as_ref()).await?;
+            let (stream, from, place) = accept(&self.open, &self.places).await?;
             return Ok((Socket::plain(stream, from, place), from));
         };
         loop {
             let has_room = self.handshakes.len() < HANDSHAKES_MAX;
             tokio::select! {
-                accepted = accept(&self.open, self.places.as_ref()), if has_room => {
+                accepted = accept(&self.open, &self.places), if has_room => {
                     let (stream, from, place) = accepted?;
                     let tls = tls.clone();
                     self.handshakes.spawn(async move {
@@ -208,7 +228,8 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_asked_after_by_the_system() {
         let url = MemberUrl::parse("http://127.0.0.1:0").expect("a URL");
-        let mut ports = bind(&[url], |_| None, None).await.expect("a port");
+        let places = Arc::new(Places::new("tests", 1));
+        let mut ports = bind(&[url], |_| None, places, NetworkOptions::default()).await.expect("a port");
         let _client = TcpStream::connect(ports[0].local_addr().expect("open")).await.expect("it listens");
         let (socket, _) = ports[0].accept().await.expect("a connection");
         Port::hurry(&socket).expect("it is open");
@@ -218,10 +239,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_port_is_shared_by_those_who_all_say_so() {
+        let shared = NetworkOptions { reuse_port: true, ..NetworkOptions::default() };
+        let open = async |port: u16, network| {
+            let url = MemberUrl::parse(&format!("http://127.0.0.1:{port}")).expect("a URL");
+            bind(&[url], |_| None, Arc::new(Places::new("tests", 1)), network).await
+        };
+        let first = open(0, shared).await.expect("a port");
+        let port = first[0].local_addr().expect("open").port();
+        let second = open(port, shared).await.expect("the same again");
+        assert!(
+            open(port, NetworkOptions::default()).await.is_err(),
+            "who does not say so has no part in it"
+        );
+        drop((first, second));
+        let alone = open(0, NetworkOptions::default()).await.expect("a port");
+        let port = alone[0].local_addr().expect("open").port();
+        assert!(open(port, shared).await.is_err(), "nor is it had of who does not");
+        let Open::Tcp(listener) = &alone[0].open else { panic!("a port of TCP") };
+        assert!(SockRef::from(listener).reuse_address().expect("known"), "every listener has this");
+    }
+
+    #[tokio::test]
     async fn who_comes_when_all_places_are_taken_waits_until_one_is_free() {
         let url = MemberUrl::parse("http://127.0.0.1:0").expect("a URL");
-        let places = Arc::new(Semaphore::new(2));
-        let ports = bind(&[url.clone(), url], |_| None, Some(places)).await.expect("two ports");
+        let places = Arc::new(Places::new("tests", 2));
+        let urls = [url.clone(), url];
+        let ports = bind(&urls, |_| None, places, NetworkOptions::default()).await.expect("two ports");
         let [mut one, mut other] = <[Port; 2]>::try_from(ports).ok().expect("two ports");
         let (at_one, at_other) = (one.local_addr().expect("open"), other.local_addr().expect("open"));
         let mut clients = Vec::new();

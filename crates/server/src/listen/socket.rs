@@ -22,7 +22,7 @@ const HANDSHAKE: u8 = 0x16;
 pub struct Socket {
     kind: Kind,
     /// Among those that may be open, until this is dropped.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: OwnedSemaphorePermit,
 }
 
 enum Kind {
@@ -43,11 +43,11 @@ pub(super) enum Stream {
 }
 
 impl Socket {
-    pub(super) fn plain(stream: Stream, from: SocketAddr, place: Option<OwnedSemaphorePermit>) -> Socket {
+    pub(super) fn plain(stream: Stream, from: SocketAddr, place: OwnedSemaphorePermit) -> Socket {
         Socket { kind: Kind::Plain { stream, from: Some(from) }, _place: place }
     }
 
-    pub(super) fn encrypted(greeted: Greeted<Stream>, place: Option<OwnedSemaphorePermit>) -> Socket {
+    pub(super) fn encrypted(greeted: Greeted<Stream>, place: OwnedSemaphorePermit) -> Socket {
         let kind = Kind::Encrypted { stream: Box::new(greeted.stream), common_name: greeted.common_name };
         Socket { kind, _place: place }
     }

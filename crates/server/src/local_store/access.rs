@@ -3,7 +3,7 @@
 
 use crate::auth::{Caller, Credentials, Guard, Proof};
 use meerkat_state::{Need, Pinned};
-use meerkat_types::{Access, KeyRange, Refusal, UserName};
+use meerkat_types::{Access, AuthRevision, KeyRange, UserName};
 
 /// A handle to the users and roles of this member. Clones are the same.
 #[derive(Clone)]
@@ -28,8 +28,9 @@ impl LocalAccess {
         LocalAccess { guard }
     }
 
-    /// Whose token this is. `None` without a token, or if nobody has to say who they are.
-    pub async fn user(&self, token: Option<&str>) -> Result<Option<String>, BadToken> {
+    /// Whose token this is, and by which revision of users and roles. `None` without a token, or if nobody
+    /// has to say who they are.
+    pub async fn user(&self, token: Option<&str>) -> Result<Option<(String, u64)>, BadToken> {
         if token.is_none() || !self.guard.is_on() {
             return Ok(None);
         }
@@ -37,17 +38,36 @@ impl LocalAccess {
         match self.guard.permit(&caller, &[Need::User]).await {
             // Switched off meanwhile.
             Ok(asker) if asker.user.is_none() => Ok(None),
-            Ok(_) => Ok(caller.name().map(ToString::to_string)),
+            Ok(asker) => Ok(caller.name().map(|name| (name.to_string(), asker.revision.0))),
             Err(_) => Err(BadToken),
         }
     }
 
-    /// Whether this user, or nobody, may read all of these keys now.
+    /// What this member knows of users and roles now.
+    pub fn now(&self) -> LocalRules {
+        LocalRules { at: self.guard.is_on().then(|| self.guard.pin()) }
+    }
+}
+
+/// Users and roles as they are at one moment.
+pub struct LocalRules {
+    /// `None` while nobody has to say who they are.
+    at: Option<Pinned>,
+}
+
+impl LocalRules {
+    /// By which a write can be asked for.
+    pub fn revision(&self) -> u64 {
+        let enabled = self.at.as_ref().filter(|at| at.auth().is_enabled());
+        enabled.map_or(AuthRevision::NONE, |at| at.auth().revision()).0
+    }
+
+    /// Whether this user, or nobody, may read all of these keys.
     pub fn may_read(&self, user: Option<&str>, keys: LocalKeys<'_>) -> bool {
         self.may(user, Access::Read, keys)
     }
 
-    /// Whether this user, or nobody, may write all of these keys now.
+    /// Whether this user, or nobody, may write all of these keys.
     pub fn may_write(&self, user: Option<&str>, keys: LocalKeys<'_>) -> bool {
         self.may(user, Access::Write, keys)
     }
@@ -55,6 +75,11 @@ impl LocalAccess {
     /// Whether this is somebody, or nobody has to be.
     pub fn is_known(&self, user: Option<&str>) -> bool {
         self.judge(user, Need::User)
+    }
+
+    /// Whether this is an administrator, or nobody has to be.
+    pub fn is_admin(&self, user: Option<&str>) -> bool {
+        self.judge(user, Need::Admin)
     }
 
     fn may(&self, user: Option<&str>, access: Access, keys: LocalKeys<'_>) -> bool {
@@ -67,16 +92,9 @@ impl LocalAccess {
     }
 
     fn judge(&self, user: Option<&str>, need: Need<'_>) -> bool {
-        if !self.guard.is_on() {
-            return true;
-        }
+        let Some(at) = &self.at else { return true };
         let name = user.and_then(UserName::new);
         let caller = name.map_or(Caller::Nobody, |name| Caller::User { name, proof: Proof::Name });
-        let judged: Result<(), Refusal> = caller.may(&self.pin(), [need]);
-        judged.is_ok()
-    }
-
-    fn pin(&self) -> Pinned {
-        self.guard.pin()
+        caller.may(at, [need]).is_ok()
     }
 }

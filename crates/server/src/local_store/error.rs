@@ -5,7 +5,7 @@
 use crate::space::NoRoom;
 use meerkat_raft::{DeskError, ProposeError, ReadIndexError};
 use meerkat_state::ReadError;
-use meerkat_types::Refusal;
+use meerkat_types::{AuthRefusal, Refusal};
 use meerkat_watch::End;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +16,12 @@ pub enum LocalError {
     Future { asked: u64 },
     #[error("the request is larger than --max-request-bytes allows")]
     TooLarge,
+    /// Nothing was done: users or roles are others than those that let the asker in.
+    #[error("users or roles have changed since the write was let in")]
+    OtherRules,
+    /// Nothing was done: who asks may not.
+    #[error("{0}")]
+    Forbidden(AuthRefusal),
     /// Nothing was done, and nothing will be.
     #[error("{0}")]
     Unavailable(String),
@@ -40,11 +46,13 @@ impl From<Refusal> for LocalError {
             Refusal::Future { asked, .. } => LocalError::Future { asked: super::unsigned(asked) },
             // Waiting may help: the cluster is out of room, or stands still for an operator.
             Refusal::NoSpace | Refusal::Corrupt => LocalError::Unavailable(refusal.to_string()),
+            // Of an asker without a name: authentication was switched on meanwhile.
+            Refusal::Auth(AuthRefusal::OldRevision | AuthRefusal::UserEmpty) => LocalError::OtherRules,
+            Refusal::Auth(refusal) => LocalError::Forbidden(refusal),
             Refusal::KeyNotFound
             | Refusal::LeaseNotFound
             | Refusal::LeaseExists
             | Refusal::OtherTerm
-            | Refusal::Auth(_)
             | Refusal::OtherIncarnation { .. }
             | Refusal::MemberRemoved { .. } => LocalError::Unavailable(refusal.to_string()),
         }

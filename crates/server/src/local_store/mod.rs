@@ -12,7 +12,7 @@ mod error;
 mod row;
 mod watch;
 
-pub use access::{BadToken, LocalAccess, LocalKeys};
+pub use access::{BadToken, LocalAccess, LocalKeys, LocalRules};
 pub use error::LocalError;
 pub use row::{LocalChange, LocalRow};
 pub use watch::{LocalBatch, LocalWatch};
@@ -30,8 +30,8 @@ use meerkat_proto::pb::etcdserver::request_op::Request;
 use meerkat_raft::{RaftNode, Renewal};
 use meerkat_state::Pinned;
 use meerkat_types::{
-    Command, Consistency, GrantLease, Key, KeyRange, LeaseId, Outcome, RangeQuery, Refusal, Revision,
-    RevisionBounds, Sort, TxnDone, TxnOpDone, limits,
+    Asker, AuthRevision, Command, Consistency, GrantLease, Key, KeyRange, LeaseId, Outcome, RangeQuery,
+    Refusal, Revision, RevisionBounds, Sort, TxnDone, TxnOpDone, UserName, Way, limits,
 };
 use meerkat_watch::Hub;
 use prost::Message;
@@ -67,6 +67,29 @@ pub enum LocalWrite {
         lease: i64,
     },
     Delete,
+}
+
+/// In whose name a write is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalAsker {
+    /// The member itself, which may do everything.
+    Member,
+    /// Who was let in by [`LocalRules`] of this revision. The write is judged again when it is applied: it
+    /// needs write on its key, and the same revision. What else it needs, the door has judged by that one.
+    User { name: Option<String>, rules: u64 },
+}
+
+impl From<LocalAsker> for Option<Asker> {
+    fn from(asker: LocalAsker) -> Option<Asker> {
+        match asker {
+            LocalAsker::Member => None,
+            LocalAsker::User { name, rules } => Some(Asker {
+                user: name.as_deref().and_then(UserName::new),
+                revision: AuthRevision(rules),
+                way: Way::Door,
+            }),
+        }
+    }
 }
 
 /// What a write came to.
@@ -110,7 +133,7 @@ impl LocalStore {
         }
     }
 
-    /// Who may do what here. The store itself does what it is told: its doors ask before.
+    /// Who may do what here. Doors ask before they read, and before they write in somebody's name.
     pub fn access(&self) -> LocalAccess {
         self.access.clone()
     }
@@ -165,6 +188,7 @@ impl LocalStore {
         key: Bytes,
         expected: u64,
         write: LocalWrite,
+        asker: LocalAsker,
     ) -> Result<LocalWritten, LocalError> {
         let expected = signed(expected).ok_or(LocalError::Future { asked: expected })?;
         // As a client would send it, so that the same is too large and the same is refused.
@@ -177,7 +201,7 @@ impl LocalStore {
         let bytes_max = self.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES;
         let command = Command::Txn(txn);
         self.quota.admit(&command).await?;
-        match self.raft.proposer().propose(command, bytes_max).await? {
+        match self.raft.proposer().propose_for(asker.into(), command, bytes_max).await? {
             Outcome::Txn(done) => written(done),
             Outcome::Refused(refusal) => Err(refusal.into()),
             _ => Err(LocalError::mismatched_outcome()),

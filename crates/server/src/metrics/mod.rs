@@ -5,6 +5,7 @@
 
 mod calls;
 mod changes;
+mod health;
 mod page;
 pub(crate) mod process;
 mod sections;
@@ -15,6 +16,7 @@ use crate::lease::LeaseCounters;
 use crate::spans::Tracer;
 use crate::upkeep::Upkeep;
 use crate::version::{CLUSTER_VERSION, SERVER_VERSION};
+use health::HealthChecks;
 use meerkat_raft::RaftNode;
 use meerkat_watch::Hub;
 use page::Page;
@@ -25,7 +27,8 @@ pub(crate) use calls::{Calls, CountCalls};
 pub(crate) use changes::Changes;
 
 pub(crate) struct Metrics {
-    quota_backend_bytes: u64,
+    /// Below zero: there is none.
+    quota_backend_bytes: f64,
     extensive: bool,
     calls: Arc<Calls>,
     changes: Arc<Changes>,
@@ -36,6 +39,7 @@ pub(crate) struct Metrics {
     tracer: Option<Tracer>,
     health_success: AtomicU64,
     health_failures: AtomicU64,
+    checks: HealthChecks,
 }
 
 impl Metrics {
@@ -55,9 +59,10 @@ impl Metrics {
             leases,
             upkeep,
             tracer,
-            quota_backend_bytes: config.quota_backend_bytes.unwrap_or(0),
+            quota_backend_bytes: config.quota_backend_bytes.map_or(-1.0, |bytes| bytes as f64),
             health_success: AtomicU64::new(0),
             health_failures: AtomicU64::new(0),
+            checks: HealthChecks::default(),
         }
     }
 
@@ -66,9 +71,15 @@ impl Metrics {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// One of the checks of `/livez` or `/readyz` was made.
+    pub(crate) fn count_check(&self, path: &'static str, check: &'static str, passed: bool) {
+        self.checks.count(path, check, passed);
+    }
+
     pub(crate) fn render(&self, raft: &RaftNode) -> String {
         let mut page = Page::default();
         self.server(&mut page, raft);
+        self.checks.render(&mut page);
         disk(&mut page, raft);
         store(&mut page, raft);
         self.watchers(&mut page);
@@ -110,7 +121,7 @@ impl Metrics {
         page.gauge("etcd_server_proposals_committed_total", "Committed log index.", committed);
         page.gauge("etcd_server_proposals_applied_total", "Applied log index.", status.applied_index as f64);
         page.counter("etcd_server_read_indexes_failed_total", "Reads without index.", raft.reads().failed());
-        let quota = self.quota_backend_bytes as f64;
+        let quota = self.quota_backend_bytes;
         page.gauge("etcd_server_quota_backend_bytes", "The quota that is configured.", quota);
         let health = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         page.counter("etcd_server_health_success", "Health checks passed.", health(&self.health_success));
@@ -213,11 +224,12 @@ fn store(page: &mut Page, raft: &RaftNode) {
     if let Ok(size) = db.approximate_size() {
         page.gauge(
             "etcd_mvcc_db_total_size_in_bytes",
-            "Bytes of the state on disk.",
-            size.total_bytes as f64,
+            "Bytes of the state: what the quota counts, or the files if they are more.",
+            size.total_bytes.max(raft.live_bytes()) as f64,
         );
         let live = raft.live_bytes() as f64;
         page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes that the quota counts.", live);
+        page.gauge("meerkat_db_file_bytes", "Bytes of the state's files.", size.total_bytes as f64);
     }
     if let Ok(memory) = db.memory_usage() {
         page.gauge("meerkat_write_buffer_bytes", "Unflushed state.", memory.write_buffer_bytes as f64);
@@ -243,4 +255,6 @@ fn store(page: &mut Page, raft: &RaftNode) {
     page.gauge("etcd_debugging_mvcc_current_revision", "The store's revision.", revision);
     let compacted = reader.compacted_revision().get() as f64;
     page.gauge("etcd_debugging_mvcc_compact_revision", "The compacted revision.", compacted);
+    let rules = reader.auth().revision().0 as f64;
+    page.gauge("etcd_debugging_auth_revision", "How often users, roles and rights were changed.", rules);
 }

@@ -60,6 +60,8 @@ pub(super) fn render(page: &mut Page) {
         );
         page.gauge("process_resident_memory_bytes", "Memory in use.", stat.resident_bytes);
         page.gauge("process_virtual_memory_bytes", "Address space in use.", stat.virtual_bytes);
+        let most = limit(&read("/proc/self/limits"), "Max address space").map_or(-1.0, |bytes| bytes as f64);
+        page.gauge("process_virtual_memory_max_bytes", "Address space that is allowed, or -1.", most);
         page.gauge("process_threads", "Threads.", stat.threads);
         if let Some(boot) = boot_seconds(&read("/proc/stat")) {
             let started = boot + stat.started_seconds_after_boot;

@@ -7,6 +7,7 @@ use crate::spans::SpanCounters;
 use meerkat_raft::RaftNode;
 use meerkat_types::{Consistency, Key, KeyRange, RangeQuery, RevisionBounds, Sort};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
 
 type Counter = fn(&Method) -> &AtomicU64;
 
@@ -66,6 +67,11 @@ fn clients(page: &mut Page, calls: &Calls) {
     for (name, help, path) in [
         ("etcd_server_range_duration_seconds", "Time that Range took.", "/etcdserverpb.KV/Range"),
         ("etcd_mvcc_hash_duration_seconds", "Time that Hash took.", "/etcdserverpb.Maintenance/Hash"),
+        (
+            "etcd_disk_backend_defrag_duration_seconds",
+            "Time that Defragment took.",
+            "/etcdserverpb.Maintenance/Defragment",
+        ),
         ("etcd_mvcc_hash_rev_duration_seconds", "Time that HashKV took.", "/etcdserverpb.Maintenance/HashKV"),
     ] {
         if let Some(method) = calls.method(path) {
@@ -153,6 +159,10 @@ fn compaction(page: &mut Page, raft: &RaftNode) {
         "Whole compactions.",
         &runner.times().whole,
     );
+    if let (Some(ago), Ok(now)) = (runner.ended_ago(), UNIX_EPOCH.elapsed()) {
+        let ended = now.saturating_sub(ago).as_secs() as f64;
+        page.gauge("etcd_debugging_mvcc_db_compaction_last", "When one last ended, since 1970.", ended);
+    }
 }
 
 /// The other members.

@@ -4,16 +4,16 @@
 //! do. Its connection is closed, never left open.
 
 use super::CommonName;
-use super::certificate;
 use super::material::{self, TlsError};
 use super::protocol::{alpn, provider, versions};
 use super::reloading::Reloading;
 use super::reverse_lookup;
 use super::verify::{AllowList, AllowedCallers};
 use crate::config::{KeyPair, Protocol, Security};
+use meerkat_trust::certificate;
 use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{Error as TlsFailure, InvalidMessage, ServerConfig};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -157,16 +157,9 @@ fn callers(
     security: &Security,
     provider: Arc<rustls::crypto::CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let roots = Arc::new(material::authorities(security.trusted_ca_file.as_deref())?);
-    let mut builder = WebPkiClientVerifier::builder_with_provider(roots, provider);
-    if let Some(file) = &security.crl_file {
-        // As in etcd: a list says who is out, and nothing about those that it does not name.
-        builder = builder
-            .with_crls(material::revocations(file)?)
-            .only_check_end_entity_revocation()
-            .allow_unknown_revocation_status();
-    }
-    let inner = builder.build().map_err(|error| TlsError::Authorities {
+    let roots = material::authorities(security.trusted_ca_file.as_deref())?;
+    let revoked = security.crl_file.as_deref().map(material::revocations).transpose()?.unwrap_or_default();
+    let inner = meerkat_trust::callers(roots, revoked, provider).map_err(|error| TlsError::Authorities {
         file: security.crl_file.clone().or_else(|| security.trusted_ca_file.clone()).unwrap_or_default(),
         reason: error.to_string(),
     })?;

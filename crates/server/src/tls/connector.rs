@@ -10,9 +10,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use meerkat_raft::{Dialer, PeerStream};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
-use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::ServerName;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -36,6 +36,8 @@ pub struct ClientTls {
     trust: Trust,
     identity: Option<KeyPair>,
     allowed: AllowList,
+    /// Whom the other side must prove to be, if not whom was dialled.
+    server_name: Option<String>,
     protocol: Protocol,
 }
 
@@ -46,7 +48,7 @@ impl ClientTls {
     /// Only if the defaults of the protocol were no protocol.
     pub fn new(trust: Trust, identity: Option<KeyPair>) -> Result<ClientTls, TlsError> {
         let protocol = TlsConfig::from_flags(&RawTls::default())?.protocol;
-        Ok(ClientTls { trust, identity, allowed: AllowList::default(), protocol })
+        Ok(ClientTls { trust, identity, allowed: AllowList::default(), server_name: None, protocol })
     }
 
     pub(super) fn of_member(peer: &Security, own: Option<KeyPair>, protocol: &Protocol) -> ClientTls {
@@ -56,7 +58,13 @@ impl ClientTls {
         };
         let allowed =
             AllowList { common_names: peer.allowed_cns.clone(), host_names: peer.allowed_hostnames.clone() };
-        ClientTls { trust, identity: peer.dialing.clone().or(own), allowed, protocol: protocol.clone() }
+        ClientTls {
+            trust,
+            identity: peer.dialing.clone().or(own),
+            allowed,
+            server_name: peer.server_name.clone(),
+            protocol: protocol.clone(),
+        }
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -76,12 +84,12 @@ impl ClientTls {
         let builder = match &self.trust {
             Trust::Anybody => builder.with_custom_certificate_verifier(Arc::new(Anybody { provider })),
             Trust::Authorities(file) => {
-                let roots = Arc::new(material::authorities(file.as_deref())?);
-                let inner = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
-                let inner = inner.map_err(|error| TlsError::Authorities {
-                    file: file.clone().unwrap_or_default(),
-                    reason: error.to_string(),
-                })?;
+                let roots = material::authorities(file.as_deref())?;
+                let inner =
+                    meerkat_trust::servers(roots, provider).map_err(|error| TlsError::Authorities {
+                        file: file.clone().unwrap_or_default(),
+                        reason: error.to_string(),
+                    })?;
                 let verifier = AllowedServers { inner, list: self.allowed.clone() };
                 builder.with_custom_certificate_verifier(Arc::new(verifier))
             }
@@ -104,12 +112,15 @@ impl ClientTls {
 #[derive(Clone)]
 pub struct Connector {
     tls: Arc<Tls>,
+    /// The address that connections come from. `None`: whichever the system picks.
+    from: Option<IpAddr>,
+    server_name: Option<String>,
 }
 
 enum Tls {
     Ready(Reloading<ClientConfig>),
     /// Made when first needed: a member whose peers do not use TLS needs no authorities.
-    Lazy(ClientTls, Mutex<Option<Reloading<ClientConfig>>>),
+    Lazy(Box<ClientTls>, Mutex<Option<Reloading<ClientConfig>>>),
 }
 
 impl Tls {
@@ -138,16 +149,23 @@ impl Connector {
     /// # Errors
     /// If a file cannot be used.
     pub fn new(tls: ClientTls) -> Result<Connector, TlsError> {
-        let lazy = |tls| Tls::Lazy(tls, Mutex::new(None));
+        let lazy = |tls| Tls::Lazy(Box::new(tls), Mutex::new(None));
+        let server_name = tls.server_name.clone();
         if tls.files().is_empty() {
-            return Ok(Connector { tls: Arc::new(lazy(tls)) });
+            return Ok(Connector { tls: Arc::new(lazy(tls)), server_name, from: None });
         }
         let tls = match reloading(&tls) {
             Ok(ready) => Tls::Ready(ready),
             Err(TlsError::SystemAuthorities(_)) => lazy(tls),
             Err(error) => return Err(error),
         };
-        Ok(Connector { tls: Arc::new(tls) })
+        Ok(Connector { tls: Arc::new(tls), server_name, from: None })
+    }
+
+    /// The same, that dials from an address of this machine.
+    #[must_use]
+    pub fn dialling_from(self, from: Option<IpAddr>) -> Connector {
+        Connector { from, ..self }
     }
 
     /// The handshake with the host that was dialled.
@@ -156,6 +174,7 @@ impl Connector {
     /// If it fails, for whatever reason; the error names it.
     pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let config = self.tls.now()?;
+        let host = self.server_name.as_deref().unwrap_or(host);
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(bare)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("{host}: {error}")))?;
@@ -172,6 +191,7 @@ impl Connector {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
+        tcp.set_local_address(self.from);
         let stream = tcp.call(uri).await.map_err(io::Error::other)?.into_inner();
         if !encrypted {
             return Ok(Box::new(stream));
@@ -211,10 +231,29 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("ca.pem");
         let tls = ClientTls::new(Trust::Authorities(Some(file.clone())), None).expect("a protocol");
-        let lazy = Tls::Lazy(tls, Mutex::new(None));
+        let lazy = Tls::Lazy(Box::new(tls), Mutex::new(None));
         assert!(lazy.now().is_err());
         let made = rcgen::generate_simple_self_signed(vec!["member.example".to_owned()]).expect("one");
         std::fs::write(&file, made.cert.pem()).expect("written");
         assert!(lazy.now().is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_connection_comes_from_the_address_that_was_asked_for() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let uri: http::Uri =
+            format!("http://{}", listener.local_addr().expect("open")).parse().expect("a URI");
+        let plain = ClientTls::new(Trust::Anybody, None).expect("a protocol");
+        let connector = Connector::new(plain).expect("no files");
+        for (asked, expected) in [(Some("127.0.0.5"), "127.0.0.5"), (None, "127.0.0.1")] {
+            let asked = asked.map(|text| text.parse().expect("an address"));
+            let dialled = connector.clone().dialling_from(asked).dial(uri.clone()).await;
+            let (_, from) = listener.accept().await.expect("a connection");
+            assert!(dialled.is_ok());
+            assert_eq!(from.ip().to_string(), expected);
+        }
+        // Not an address of any machine.
+        let elsewhere = connector.dialling_from(Some("192.0.2.1".parse().expect("an address")));
+        assert!(elsewhere.dial(uri).await.is_err());
     }
 }

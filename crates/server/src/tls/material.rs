@@ -1,7 +1,7 @@
 //! What TLS is made of, from files in PEM: certificates, keys, authorities, revocations.
 
 use crate::config::{KeyPair, SecurityError};
-use rustls::RootCertStore;
+use meerkat_trust::Roots;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use std::path::{Path, PathBuf};
@@ -62,11 +62,12 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 /// Those of a file, or this system's own.
-pub(super) fn authorities(file: Option<&Path>) -> Result<RootCertStore, TlsError> {
-    let mut store = RootCertStore::empty();
+pub(super) fn authorities(file: Option<&Path>) -> Result<Roots, TlsError> {
+    let mut store = Roots::empty();
     let Some(file) = file else {
         let found = rustls_native_certs::load_native_certs();
-        store.add_parsable_certificates(found.certs);
+        // Some of a system's are ancient, and are nobody's loss.
+        found.certs.into_iter().for_each(|certificate| drop(store.add(certificate)));
         if store.is_empty() {
             let reason =
                 found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);

@@ -10,7 +10,6 @@
 //! handshake; files that cannot be used are told of loudly, and what was in force stays.
 
 mod acceptor;
-mod certificate;
 mod connector;
 mod material;
 mod protocol;
@@ -52,7 +51,8 @@ impl Keys {
         Ok(Keys {
             client: acceptor(&tls.client, client.as_ref(), tls, "client")?,
             peer: acceptor(&tls.peer, peer.as_ref(), tls, "peer")?,
-            dialer: Connector::new(ClientTls::of_member(&tls.peer, peer, &tls.protocol))?,
+            dialer: Connector::new(ClientTls::of_member(&tls.peer, peer, &tls.protocol))?
+                .dialling_from(config.network.dial_from),
         })
     }
 

@@ -1,10 +1,10 @@
 //! Who is believed, beyond what a chain of signatures says.
 //!
-//! [`AllowedCallers`] and [`AllowedServers`] ask the library's own verifier first and then look at the
+//! [`AllowedCallers`] and [`AllowedServers`] ask the verifiers of `meerkat_trust` first and then look at the
 //! allow-lists of etcd; [`Anybody`] believes all, which a member does only of peers that make their own
 //! certificates, and a tool only when told to.
 
-use super::certificate;
+use meerkat_trust::certificate;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};

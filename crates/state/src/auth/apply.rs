@@ -1,7 +1,7 @@
 //! One entry of the log: may who asked have this done, and what a change of users and roles does.
 
 use super::book::Change;
-use super::judge::{Need, needs};
+use super::judge::{Need, needs_when_applied};
 use super::row;
 use crate::apply::Effect;
 use crate::error::StateError;
@@ -20,7 +20,7 @@ impl Machine {
         let Some(asker) = proposal.asker.as_ref().filter(|_| self.auth.is_enabled()) else {
             return Ok(Ok(()));
         };
-        let needs = needs(&proposal.command);
+        let needs = needs_when_applied(asker.way, &proposal.command);
         // Attachments are read from what is committed: make that all there is before this entry.
         if self.store.attachments_changed && needs.iter().any(|need| matches!(need, Need::Lease(..))) {
             self.commit()?;

@@ -4,13 +4,15 @@ use super::book::AuthBook;
 use bytes::Bytes;
 use meerkat_types::{
     Access, Asker, AuthCommand, AuthRefusal, Command, DeleteRange, KeyRange, LeaseId, NewLease, Put, Txn,
-    TxnOp,
+    TxnOp, Way,
 };
 
 /// One thing that who asks must be allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need<'a> {
-    /// To be somebody at all.
+    /// To have said who one is, by a token or a certificate, whether there is such a user or not.
+    Login,
+    /// To be a user that there is.
     User,
     Key(Access, &'a [u8]),
     Keys(Access, &'a KeyRange),
@@ -27,8 +29,8 @@ pub fn needs(command: &Command) -> Vec<Need<'_>> {
         Command::Put(put) => of_put(put, &mut needs),
         Command::DeleteRange(delete) => of_delete(delete, &mut needs),
         Command::Txn(txn) => of_txn(txn, &mut needs),
-        Command::GrantLease(_) => needs.push(Need::User),
-        Command::RevokeLease(lease) => needs.extend([Need::User, Need::Lease(Access::Write, *lease)]),
+        Command::GrantLease(_) => needs.push(Need::Login),
+        Command::RevokeLease(lease) => needs.extend([Need::Login, Need::Lease(Access::Write, *lease)]),
         // Who asks for a token has only a password, which was checked.
         Command::Auth(AuthCommand::AssignToken { .. }) => {}
         // A client may not ask for what only the cluster itself decides.
@@ -42,6 +44,20 @@ pub fn needs(command: &Command) -> Vec<Need<'_>> {
         | Command::Auth(_) => needs.push(Need::Admin),
     }
     needs
+}
+
+/// All that is judged of a command when it is applied.
+pub(super) fn needs_when_applied(way: Way, command: &Command) -> Vec<Need<'_>> {
+    let mut all = needs(command);
+    if way == Way::Door {
+        let is_reading = |need: &Need<'_>| {
+            matches!(need, Need::Key(Access::Read, _) | Need::Keys(Access::Read, _) | Need::Lease(..))
+        };
+        all.retain(|need| !is_reading(need));
+        // Even of what writes nothing: by the revision.
+        all.insert(0, Need::User);
+    }
+    all
 }
 
 /// As [`needs`], of a transaction that is only read.
@@ -96,6 +112,7 @@ impl AuthBook {
         for need in needs {
             let judged = match need {
                 Need::Admin => self.admin(asker),
+                Need::Login => self.named_asker(asker).map(drop),
                 Need::User => self.known_asker(asker).map(drop),
                 Need::Key(access, key) => self.has(asker, |user| self.covers_key(user, access, key)),
                 Need::Keys(access, keys) => self.has(asker, |user| self.covers(user, access, keys)),
@@ -119,11 +136,14 @@ impl AuthBook {
 
     /// Somebody that there is, and that was let in by what is known now.
     fn known_asker<'a>(&self, asker: &'a Asker) -> Result<&'a str, AuthRefusal> {
-        let user = asker.user.as_ref().ok_or(AuthRefusal::UserEmpty)?.as_str();
-        if asker.revision != self.revision() {
-            return Err(AuthRefusal::OldRevision);
-        }
+        let user = self.named_asker(asker)?;
         self.is_root(user).map(|_| user).ok_or(AuthRefusal::PermissionDenied)
+    }
+
+    /// Somebody with a name, that was let in by what is known now.
+    fn named_asker<'a>(&self, asker: &'a Asker) -> Result<&'a str, AuthRefusal> {
+        let user = asker.user.as_ref().ok_or(AuthRefusal::UserEmpty)?.as_str();
+        if asker.revision == self.revision() { Ok(user) } else { Err(AuthRefusal::OldRevision) }
     }
 
     /// As etcd: by the role alone, so that two administrators do not get in each other's way.

@@ -7,7 +7,7 @@ use meerkat_state::{LogEntry, Machine, Payload, StateReader};
 use meerkat_types::{
     Asker, AuthCommand, AuthRefusal, AuthRevision, Command, Key, KeyRange, LeaseId, LeaseTtl, NewLease,
     NewValue, Outcome, Password, Permission, PermissionKind, Proposal, Put, Refusal, RequestId, RoleName,
-    UserName,
+    UserName, Way,
 };
 
 fn auth(log: &mut Log, command: AuthCommand) -> LogEntry {
@@ -82,15 +82,20 @@ fn a_command_is_judged_again_when_it_is_applied() {
     entries.push(log.command(put("other", Some(lease))));
     rig.apply(&entries);
     let revision = rig.reader.auth().revision();
-    let by = |user: &str, revision| Some(Asker { user: UserName::new(user), revision });
+    let by = |user: &str, revision| Some(Asker { user: UserName::new(user), revision, way: Way::Direct });
+    let by_door = |user: &str, revision| Some(Asker { user: UserName::new(user), revision, way: Way::Door });
     let refused = |refusal| Outcome::Refused(Refusal::Auth(refusal));
     let denied = refused(AuthRefusal::PermissionDenied);
     let table = [
         (by("u", revision), put("k/1", None), None),
         (by("u", revision), put("x", None), Some(denied.clone())),
         (by("u", revision), put("k/1", Some(lease)), Some(denied.clone())),
-        (by("u", revision), Command::RevokeLease(lease), Some(denied)),
+        (by("u", revision), Command::RevokeLease(lease), Some(denied.clone())),
         (by("u", AuthRevision(2)), put("k/1", None), Some(refused(AuthRefusal::OldRevision))),
+        // The lease is the door's own.
+        (by_door("u", revision), put("k/1", Some(lease)), None),
+        (by_door("u", revision), put("x", None), Some(denied)),
+        (by_door("u", AuthRevision(2)), put("k/1", None), Some(refused(AuthRefusal::OldRevision))),
         // Let in while nobody was asked.
         (Some(Asker::NOBODY), put("k/1", None), Some(refused(AuthRefusal::UserEmpty))),
         // The cluster itself.

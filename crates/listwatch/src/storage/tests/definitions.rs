@@ -101,7 +101,7 @@ async fn what_became_wrong_by_a_stricter_schema_can_stay() {
         "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum" }]);
     let patch = Patch::Of { form: PatchForm::Json, body: strict, options: WriteOptions::default() };
     let kind = bench.kind("customresourcedefinitions");
-    let place = Place { kind: &kind, namespace: "", name: "widgets.example.com" };
+    let place = Place { kind: &kind, namespace: "", name: "widgets.example.com", writer: Writer::Door };
     bench.storage.patch(place, WHOLE, &patch, "m").await.expect("stricter");
     let label = json!({ "metadata": { "labels": { "x": "y" } } });
     bench.merge("widgets", WHOLE, "a", label).await.expect("nobody touched the size");

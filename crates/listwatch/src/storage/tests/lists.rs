@@ -114,7 +114,7 @@ async fn a_revision_that_does_not_come_is_too_large() {
         assert_eq!((refusal.code(), refusal.causes[0].reason), (504, "ResourceVersionTooLarge"));
     }
     let kind = bench.kind("configmaps");
-    let place = Place { kind: &kind, namespace: "n", name: "c01" };
+    let place = Place { kind: &kind, namespace: "n", name: "c01", writer: Writer::Door };
     assert_eq!(code(bench.storage.get(place, ReadAt::NotOlderThan(future)).await), 504);
     let here = ReadAt::NotOlderThan(bench.store.revision());
     assert_eq!(code(bench.storage.get(place, here).await), 200);

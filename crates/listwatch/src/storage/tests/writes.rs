@@ -52,7 +52,7 @@ async fn a_dry_run_does_everything_but_the_writing() {
     assert!(answer.created && answer.object["metadata"].get("resourceVersion").is_none());
     assert_eq!(code(bench.create_with("configmaps", "n", config("a", "1"), &dry).await), 409);
     let kind = bench.kind("configmaps");
-    let place = Place { kind: &kind, namespace: "n", name: "a" };
+    let place = Place { kind: &kind, namespace: "n", name: "a", writer: Writer::Door };
     let mut sent = made.clone();
     sent["data"]["key"] = json!("2");
     let answer = bench.storage.update(place, WHOLE, sent, &dry, "m").await.expect("it could be");
@@ -99,7 +99,7 @@ async fn deletes_keep_to_their_preconditions() {
     let bench = Bench::new().await;
     let made = bench.create("configmaps", "n", config("a", "1")).await.expect("made");
     let kind = bench.kind("configmaps");
-    let place = Place { kind: &kind, namespace: "n", name: "a" };
+    let place = Place { kind: &kind, namespace: "n", name: "a", writer: Writer::Door };
     let uid = |uid: &str| DeleteOptions {
         preconditions: Preconditions { uid: Some(uid.to_owned()), resource_version: None },
         ..DeleteOptions::default()
@@ -185,7 +185,7 @@ async fn status_and_scale_are_parts() {
     let changed = bench.merge("deployments", part, "d", status).await.expect("changed");
     assert_eq!((&changed["spec"]["replicas"], &changed["status"]["replicas"]), (&json!(1), &json!(1)));
     let kind = bench.kind("deployments");
-    let place = Place { kind: &kind, namespace: "n", name: "d" };
+    let place = Place { kind: &kind, namespace: "n", name: "d", writer: Writer::Door };
     let mut scale = bench.storage.scale(place, ReadAt::MostRecent).await.expect("a scale");
     scale["spec"]["replicas"] = json!(3);
     let scaled = bench.update("deployments", Part::Scale, scale.clone()).await.expect("scaled").object;
@@ -227,10 +227,18 @@ async fn a_collection_goes_object_by_object() {
     let filter = Filter::new(Scope::namespace("n"), vec![Term::label("half", Test::Equals("1".into()))]);
     let options = DeleteOptions::default();
     let plan = |limit| ListPlan { at: ReadAt::MostRecent, resume: None, limit: NonZeroU64::new(limit) };
-    let gone = bench.storage.delete_collection(&kind, &filter, &plan(5), &options).await.expect("gone");
+    let gone = bench
+        .storage
+        .delete_collection(&kind, &filter, &plan(5), &options, Writer::Door)
+        .await
+        .expect("gone");
     assert_eq!((gone.items.len(), gone.page.next.as_deref()), (5, Some("n/c09\0")), "one page");
     assert_eq!(bench.store.rows("/registry/configmaps/").len(), 35);
-    let gone = bench.storage.delete_collection(&kind, &filter, &plan(0), &options).await.expect("gone");
+    let gone = bench
+        .storage
+        .delete_collection(&kind, &filter, &plan(0), &options, Writer::Door)
+        .await
+        .expect("gone");
     assert_eq!((gone.items.len(), gone.page.next), (15, None));
     assert_eq!(gone.items[0]["metadata"]["name"], "c11");
     assert_eq!(bench.store.rows("/registry/configmaps/").len(), 20);

@@ -86,7 +86,7 @@ fn attached(id: LeaseId) -> Result<Vec<Bytes>, Infallible> {
 }
 
 fn judged(book: &AuthBook, user: &str, command: &Command) -> Result<(), AuthRefusal> {
-    let asker = Asker { user: UserName::new(user), revision: book.revision() };
+    let asker = Asker { user: UserName::new(user), revision: book.revision(), way: Way::Direct };
     let Ok(judged) = book.judge(&asker, needs(command), attached);
     judged
 }
@@ -130,6 +130,9 @@ fn every_command_needs_what_the_contract_says() {
         ("writer", nested(put_in(put("w/1", Some(lease(1)), false))), yes),
         ("reader", nested(TxnOp::Range(range("w/"))), no),
         ("bare", Command::GrantLease(grant), yes),
+        // A name in a certificate that is no user.
+        ("stranger", Command::GrantLease(grant), yes),
+        ("stranger", Command::Put(put("w/1", None, false)), no),
         ("bare", Command::RevokeLease(lease(3)), yes),
         ("writer", Command::RevokeLease(lease(1)), yes),
         ("writer", Command::RevokeLease(lease(2)), no),
@@ -152,7 +155,11 @@ fn every_command_needs_what_the_contract_says() {
 #[test]
 fn whoever_was_let_in_by_another_revision_is_refused_and_an_administrator_is_not() {
     let book = book();
-    let asker = Asker { user: UserName::new("root"), revision: AuthRevision(book.revision().0 - 1) };
+    let asker = Asker {
+        user: UserName::new("root"),
+        revision: AuthRevision(book.revision().0 - 1),
+        way: Way::Direct,
+    };
     let judge = |command: &Command| {
         let Ok(judged) = book.judge(&asker, needs(command), attached);
         judged
@@ -166,4 +173,36 @@ fn nobody_is_asked_anything_while_authentication_is_off() {
     let mut book = book();
     book.change(&AuthCommand::Disable, 100).expect("changes");
     assert_eq!(judged(&book, "", &Command::Put(put("x", Some(lease(2)), true))), Ok(()));
+}
+
+#[test]
+fn what_a_door_writes_for_somebody_is_judged_and_not_what_it_looks_at() {
+    let book = book();
+    let judged = |user: &str, revision: AuthRevision, command: &Command| {
+        let asker = Asker { user: UserName::new(user), revision, way: Way::Door };
+        let Ok(judged) = book.judge(&asker, needs_when_applied(Way::Door, command), attached);
+        judged
+    };
+    let swap = |key: &'static str, lease| {
+        Command::Txn(txn(Some(key), vec![TxnOp::Put(put(key, lease, false))], vec![TxnOp::Range(range(key))]))
+    };
+    let (now, old) = (book.revision(), AuthRevision(book.revision().0 - 1));
+    let denied = Err(AuthRefusal::PermissionDenied);
+    for (user, revision, command, expected) in [
+        ("writer", now, swap("w/1", None), Ok(())),
+        // The lease is the door's, and has keys of others.
+        ("writer", now, swap("w/1", Some(lease(2))), Ok(())),
+        ("writer", now, swap("x", None), denied),
+        ("reader", now, swap("r/1", None), denied),
+        ("writer", now, Command::DeleteRange(delete("", false)), denied),
+        ("writer", old, swap("w/1", None), Err(AuthRefusal::OldRevision)),
+        ("root", old, swap("x", None), Err(AuthRefusal::OldRevision)),
+        ("", now, swap("w/1", None), Err(AuthRefusal::UserEmpty)),
+        ("gone", now, swap("w/1", None), denied),
+        // Nothing is written, but it was let in by what is not so any more.
+        ("reader", old, Command::Txn(txn(Some("r/1"), vec![], vec![])), Err(AuthRefusal::OldRevision)),
+        ("writer", now, Command::Compact(Compact { revision: Revision::new(2) }), denied),
+    ] {
+        assert_eq!(judged(user, revision, &command), expected, "{user:?} {revision} {command:?}");
+    }
 }

@@ -1,29 +1,32 @@
-//! Two facts about a certificate that the library below keeps to itself: the common name of its
-//! subject, and whether it was made for particular names or addresses.
+//! Facts about a certificate that the library below keeps to itself: the common name of its subject,
+//! whether it was made for particular names or addresses, and whether it may sign others.
 //!
-//! Only ever asked about certificates that have been verified; what is malformed nevertheless has no
-//! name and is made for nobody in particular. Never panics, whatever the bytes.
+//! Only ever asked about certificates that have been verified or are trusted; what is malformed nevertheless
+//! has no name, is made for nobody in particular and may sign nothing. Never panics, whatever the bytes.
 
+use crate::der::{BITS, BMP_STRING, BOOLEAN, Elements, INTEGER, OBJECT_ID, OCTETS, SEQUENCE, SET};
 use rustls::pki_types::CertificateDer;
 
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const OBJECT_ID: u8 = 0x06;
-const OCTETS: u8 = 0x04;
-const BMP_STRING: u8 = 0x1e;
 /// `[0]` and `[3]` of a certificate's body: its version and its extensions.
 const VERSION: u8 = 0xa0;
-const EXTENSIONS: u8 = 0xa3;
+pub(crate) const EXTENSIONS: u8 = 0xa3;
 /// `[2]` and `[7]` of a name: of a host, and an address.
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
 
-/// 2.5.4.3 and 2.5.29.17, encoded.
+/// 2.5.4.3, 2.5.29.15, 2.5.29.17 and 2.5.29.19, encoded.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+pub(crate) const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+
+/// `keyCertSign`, the sixth bit from the left.
+const CERT_SIGN: u8 = 0x04;
+/// True, in the one way in which it may be written.
+const TRUE: &[u8] = &[0xff];
 
 /// The last common name of the subject, as Go takes it; none if it has none or is not text.
-pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
+pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let subject = body(certificate)?.nth(SUBJECT)?.1;
     let mut found = None;
     for (tag, relative) in Elements(subject) {
@@ -39,12 +42,12 @@ pub(super) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
 }
 
 /// Whether it names hosts or addresses.
-pub(super) fn names_places(certificate: &CertificateDer<'_>) -> bool {
+pub fn names_places(certificate: &CertificateDer<'_>) -> bool {
     alternative_names(certificate).any(|(tag, _)| matches!(tag, DNS_NAME | IP_ADDRESS))
 }
 
 /// The host names that it was made for.
-pub(super) fn host_names(certificate: &CertificateDer<'_>) -> Vec<String> {
+pub fn host_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let names = alternative_names(certificate).filter(|(tag, _)| *tag == DNS_NAME);
     names.filter_map(|(_, name)| String::from_utf8(name.to_vec()).ok()).collect()
 }
@@ -64,16 +67,50 @@ fn alternative_names<'c>(certificate: &'c CertificateDer<'_>) -> impl Iterator<I
 }
 
 fn names_extension<'c>(certificate: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
+    Elements(extension(certificate, SUBJECT_ALT_NAME)?).next().map(|(_, names)| names)
+}
+
+/// What is inside the extension of that kind.
+fn extension<'c>(certificate: &'c CertificateDer<'_>, kind: &[u8]) -> Option<&'c [u8]> {
     let (_, wrapped) = body(certificate)?.find(|(tag, _)| *tag == EXTENSIONS)?;
     let (_, extensions) = Elements(wrapped).next()?;
     for (_, extension) in Elements(extensions) {
         let mut parts = Elements(extension);
-        if parts.next() == Some((OBJECT_ID, SUBJECT_ALT_NAME)) {
-            let (_, value) = parts.find(|(tag, _)| *tag == OCTETS)?;
-            return Elements(value).next().map(|(_, names)| names);
+        if parts.next() == Some((OBJECT_ID, kind)) {
+            return parts.find(|(tag, _)| *tag == OCTETS).map(|(_, value)| value);
         }
     }
     None
+}
+
+/// What an authority may sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Signer {
+    /// How many authorities may stand between it and the last certificate; as many as one likes if none.
+    pub(crate) path_length: Option<u8>,
+}
+
+/// Whether it may sign certificates, by the rule of Go: it says that it is an authority, and if it says
+/// anything of what its key is for, then this.
+pub(crate) fn signer(certificate: &CertificateDer<'_>) -> Option<Signer> {
+    let (_, constraints) = Elements(extension(certificate, BASIC_CONSTRAINTS)?).next()?;
+    let mut constraints = Elements(constraints);
+    if constraints.next() != Some((BOOLEAN, TRUE)) {
+        return None;
+    }
+    let path_length = match constraints.next() {
+        None => None,
+        Some((INTEGER, [length])) if *length < 0x80 => Some(*length),
+        Some(_) => return None,
+    };
+    if let Some(usage) = extension(certificate, KEY_USAGE) {
+        // The first byte says how many bits of the last do not count.
+        let Some((BITS, [_, first, ..])) = Elements(usage).next() else { return None };
+        if first & CERT_SIGN == 0 {
+            return None;
+        }
+    }
+    Some(Signer { path_length })
 }
 
 fn text((tag, bytes): (u8, &[u8])) -> Option<String> {
@@ -85,37 +122,13 @@ fn text((tag, bytes): (u8, &[u8])) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
 }
 
-/// One element after the other: tag and content. Ends at the first that is malformed.
-struct Elements<'d>(&'d [u8]);
-
-impl<'d> Iterator for Elements<'d> {
-    type Item = (u8, &'d [u8]);
-
-    fn next(&mut self) -> Option<(u8, &'d [u8])> {
-        let (&tag, rest) = self.0.split_first()?;
-        let (length, rest) = length(rest)?;
-        let (content, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((tag, content))
-    }
-}
-
-fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let (&first, rest) = bytes.split_first()?;
-    if first < 0x80 {
-        return Some((usize::from(first), rest));
-    }
-    let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-    if digits.is_empty() || size_of::<u32>() < digits.len() {
-        return None;
-    }
-    Some((digits.iter().fold(0, |length, digit| (length << 8) | usize::from(*digit)), rest))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyPair};
+    use rcgen::{
+        BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, IsCa, KeyPair,
+        KeyUsagePurpose,
+    };
 
     fn made(names: &[(DnType, DnValue)], hosts: &[&str]) -> CertificateDer<'static> {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
@@ -161,16 +174,38 @@ mod tests {
     }
 
     #[test]
+    fn only_an_authority_signs_and_only_if_its_key_is_for_that() {
+        let (any, two) = (BasicConstraints::Unconstrained, BasicConstraints::Constrained(2));
+        let (sign, other) = (KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature);
+        for (is_ca, usages, expected) in [
+            (IsCa::NoCa, vec![], None),
+            (IsCa::ExplicitNoCa, vec![sign], None),
+            (IsCa::Ca(any), vec![], Some(None)),
+            (IsCa::Ca(any), vec![other, sign], Some(None)),
+            (IsCa::Ca(any), vec![other], None),
+            (IsCa::Ca(two), vec![sign], Some(Some(2))),
+        ] {
+            let mut params = CertificateParams::new(Vec::<String>::new()).expect("parameters");
+            (params.is_ca, params.key_usages) = (is_ca, usages);
+            let key = KeyPair::generate().expect("a key");
+            let it = params.self_signed(&key).expect("a certificate").der().clone();
+            let found = signer(&it).map(|signer| signer.path_length);
+            assert_eq!(found, expected, "{is_ca:?} {:?}", params.key_usages);
+        }
+    }
+
+    #[test]
     fn no_bytes_are_too_strange() {
         let good = made(&[(DnType::CommonName, utf8("root"))], &["localhost"]);
         for at in 0..good.len() {
             let cut = CertificateDer::from(good[..at].to_vec());
-            let _ = (common_name(&cut), names_places(&cut), host_names(&cut));
+            let _ = (common_name(&cut), names_places(&cut), host_names(&cut), signer(&cut));
             for other in [0x00, 0x7f, 0x80, 0x84, 0xff] {
                 let mut bytes = good.to_vec();
                 bytes[at] = other;
                 let changed = CertificateDer::from(bytes);
-                let _ = (common_name(&changed), names_places(&changed), host_names(&changed));
+                let _ =
+                    (common_name(&changed), names_places(&changed), host_names(&changed), signer(&changed));
             }
         }
     }

@@ -1,0 +1,160 @@
+//! `meerkat gateway start`, as `etcd gateway start`: one address in front of a cluster, for clients that
+//! know no other.
+//!
+//! Passes bytes on and looks into none, so TLS and users are between the client and the member. What is
+//! wrong with the flags is said before anything is opened, in etcd's words.
+
+mod addresses;
+mod relay;
+mod remotes;
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use addresses::HostPort;
+use clap::{Args, Command, FromArgMatches};
+use meerkat_proto::go_duration;
+use relay::Relay;
+use tokio::net::TcpListener;
+
+use crate::failure::Failure;
+use crate::serve::logging::Logging;
+
+/// What a delay of zero means, as in etcd.
+const RETRY_DELAY_OF_ZERO: Duration = Duration::from_secs(300);
+
+#[derive(Args, Debug)]
+pub struct GatewayArgs {
+    /// Where to listen for clients
+    #[arg(long, default_value = "127.0.0.1:23790")]
+    listen_addr: String,
+    /// Members of the cluster, comma-separated
+    #[arg(long, default_value = "127.0.0.1:2379")]
+    endpoints: Vec<String>,
+    /// How long a member that could not be reached is left out before it is tried again
+    #[arg(long, default_value = "1m0s", value_parser = go_duration::parse)]
+    retry_delay: Duration,
+    /// Not supported in this version: list the members in --endpoints
+    #[arg(long, default_value = "")]
+    discovery_srv: String,
+    /// Only with --discovery-srv
+    #[arg(long, default_value = "")]
+    discovery_srv_name: String,
+    /// Only with --discovery-srv
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    insecure_discovery: Option<bool>,
+    /// Only with --discovery-srv
+    #[arg(long, default_value = "")]
+    trusted_ca_file: String,
+}
+
+pub fn command() -> Command {
+    let start = GatewayArgs::augment_args(Command::new("start").about("Start the gateway"));
+    Command::new("gateway")
+        .about(crate::GATEWAY)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(start)
+}
+
+/// By what follows the word `gateway` on the command line.
+pub fn run(args: Vec<OsString>) -> Result<(), Failure> {
+    let args = std::iter::once(OsString::from("gateway")).chain(args);
+    // As in etcd, 1 after flags that it does not know.
+    let matches = command().try_get_matches_from(args).unwrap_or_else(|error| crate::leave(error));
+    let start = matches.subcommand_matches("start").expect("the parser asks for it");
+    start_with(&GatewayArgs::from_arg_matches(start).unwrap_or_else(|error| error.exit()))
+}
+
+fn start_with(args: &GatewayArgs) -> Result<(), Failure> {
+    if !args.discovery_srv.is_empty() {
+        let text =
+            "--discovery-srv: discovery is not supported in this version; list the members in --endpoints";
+        return Err(Failure::error(text));
+    }
+    let logging = Logging::from_flags("info", "json", "default", None);
+    logging.and_then(|logging| logging.install()).map_err(Failure::error)?;
+    meerkat_server::raise_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(serve(args));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn serve(args: &GatewayArgs) -> Result<(), Failure> {
+    let shutdown = crate::serve::stop_signal()?;
+    let endpoints = addresses::endpoints(&args.endpoints.join(",")).map_err(Failure::error)?;
+    check_addresses(&args.listen_addr, &endpoints).await.map_err(Failure::error)?;
+    let listener = TcpListener::bind(&args.listen_addr)
+        .await
+        .map_err(|error| Failure::error(format!("listen tcp {}: {error}", args.listen_addr)))?;
+    let retry_delay = if args.retry_delay.is_zero() { RETRY_DELAY_OF_ZERO } else { args.retry_delay };
+    let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
+    tracing::info!(
+        endpoints = endpoints.join(","),
+        listen_addr = args.listen_addr,
+        "ready to proxy client requests"
+    );
+    meerkat_server::tell_manager();
+    let relay = Arc::new(Relay::new(endpoints, retry_delay));
+    tokio::select! {
+        () = relay.run(listener) => {}
+        () = shutdown => {}
+    }
+    Ok(())
+}
+
+/// Every host has an address, and none of them is the gateway's own: its connections would go round.
+async fn check_addresses(listen_addr: &str, endpoints: &[HostPort]) -> Result<(), String> {
+    let own = HostPort::parse(listen_addr)
+        .ok_or_else(|| format!("failed to validate listen address: {listen_addr}"))?;
+    let own_addresses =
+        resolve(&own).await.ok_or_else(|| format!("failed to resolve listen host: {}", own.host))?;
+    for endpoint in endpoints {
+        let found = resolve(endpoint)
+            .await
+            .ok_or_else(|| format!("failed to resolve endpoint host: {}", endpoint.host))?;
+        let itself = found.into_iter().find(|address| addresses::is_itself(&own_addresses, *address));
+        if let Some(address) = itself.filter(|_| endpoint.port == own.port) {
+            return Err(format!(
+                "SRV or endpoint ({endpoint}->{address}:{}) should not resolve to the gateway listen addr ({listen_addr})",
+                endpoint.port
+            ));
+        }
+    }
+    if endpoints.is_empty() { Err("no endpoints found".to_owned()) } else { Ok(()) }
+}
+
+async fn resolve(address: &HostPort) -> Option<Vec<IpAddr>> {
+    let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await.ok()?;
+    let found: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    Some(found).filter(|found| !found.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_makes_no_gateway_is_refused_in_etcds_words() {
+        for (listen, endpoints, expected) in [
+            ("127.0.0.1", "127.0.0.1:1", "failed to validate listen address: 127.0.0.1"),
+            ("no.such.invalid:1", "127.0.0.1:1", "failed to resolve listen host: no.such.invalid"),
+            ("127.0.0.1:1", "no.such.invalid:1", "failed to resolve endpoint host: no.such.invalid"),
+            (
+                "127.0.0.1:5",
+                "http://127.0.0.2:5,127.0.0.1:5",
+                "SRV or endpoint (127.0.0.1:5->127.0.0.1:5) should not resolve to the gateway listen addr \
+                 (127.0.0.1:5)",
+            ),
+            ("127.0.0.1:5", "", "no endpoints found"),
+        ] {
+            let endpoints = addresses::endpoints(endpoints).expect("well-formed");
+            assert_eq!(check_addresses(listen, &endpoints).await, Err(expected.to_owned()));
+        }
+        let other = addresses::endpoints("127.0.0.1:6,127.0.0.2:5").expect("well-formed");
+        assert_eq!(check_addresses("127.0.0.1:5", &other).await, Ok(()));
+    }
+}
