@@ -3,9 +3,11 @@
 //!
 //! All test programs are built first, by one cargo call with one choice of features, so that a
 //! suite's time is that of its tests and RocksDB is compiled once. A suite that outruns its budget
-//! is ended and has failed: nothing hangs a run. The output of each suite is shown as it comes and
+//! is ended and has failed: nothing hangs a run. What failed by the clock gets a second look. The output of each suite is shown as it comes and
 //! kept in `target/test-logs`.
 
+mod again;
+mod digest;
 mod discover;
 mod plan;
 mod run;
@@ -52,6 +54,10 @@ pub fn test(root: &Path, arguments: &[String]) -> Result<(), Failure> {
     let mut reports = bench.run_lane(&[&alone], false)?;
     reports.extend(bench.run_lanes([&[&builds, &sturdy], &[&sturdy]])?);
     reports.extend(bench.run_lanes([&[&waiting], &[&waiting]])?);
+    let looks = again::second_looks(&numbered, &reports);
+    let seconds = (1..).zip(&looks).map(|(number, suite)| bench.again(number, looks.len(), suite));
+    let seconds: Vec<Report> = seconds.collect::<Result<_, _>>()?;
+    again::settle(&mut reports, &seconds);
     print!("{}", summary::text(&reports));
     if summary::all_passed(&reports) { Ok(()) } else { Err(Failure::Told) }
 }
@@ -65,8 +71,17 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn run(&self, number: usize, suite: &Suite, labelled: bool) -> Result<Report, String> {
+        println!("\n==> suite {number}/{}: {} (budget {} s)", self.total, suite.name, suite.budget.as_secs());
+        self.attend(suite, labelled)
+    }
+
+    fn again(&self, number: usize, total: usize, suite: &Suite) -> Result<Report, String> {
+        println!("\n==> second look {number}/{total}: {}", suite.name);
+        self.attend(suite, false)
+    }
+
+    fn attend(&self, suite: &Suite, labelled: bool) -> Result<Report, String> {
         let (name, budget) = (&suite.name, suite.budget.as_secs());
-        println!("\n==> suite {number}/{}: {name} (budget {budget} s)", self.total);
         let label = labelled.then(|| name.rsplit(' ').next().unwrap_or(name));
         let report = run::run(suite, self.logs, self.long, label)?;
         println!("<== {name}: {} in {:.1} s of {budget} s", report.verdict, report.elapsed.as_secs_f64());

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::again::Again;
 use super::discover::{Kind, Program};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,7 @@ pub struct Suite {
     pub company: Company,
     /// Whether it is a test program of a package, and looks for its files beside the package's manifest.
     pub of_package: bool,
+    pub again: Again,
 }
 
 /// What a suite may run beside. In the order in which suites run.
@@ -49,6 +51,10 @@ const STURDY: &[&str] = &[
     "meerkat-chaos netns",
     "meerkat-chaos snapshot",
 ];
+
+/// Packages whose test programs start members or clusters, and wait for them by the clock.
+const AMONG_CLOCKS: &[&str] =
+    &["meerkat-raft", "meerkat-client", "meerkat-listwatch", "meerkat", "meerkat-chaos"];
 
 const WAITING: &[&str] = &[
     "meerkat-client it",
@@ -147,12 +153,18 @@ fn suite_of(program: &Program) -> Suite {
         budget: Duration::from_secs(budget.unwrap_or_else(|| budget_default(&program.kind, black_box))),
         company: company(&name),
         of_package: true,
+        again: again(program),
         name,
         program: program.executable.clone(),
         arguments: arguments.iter().map(ToString::to_string).collect(),
         directory: program.directory.clone(),
         counts: true,
     }
+}
+
+fn again(program: &Program) -> Again {
+    let clocks = AMONG_CLOCKS.contains(&program.package.as_str());
+    if clocks && matches!(program.kind, Kind::Integration(_)) { Again::Tests } else { Again::Never }
 }
 
 fn company(suite: &str) -> Company {
@@ -183,6 +195,7 @@ fn documentation(root: &Path) -> Suite {
         counts: true,
         company: Company::Builds,
         of_package: false,
+        again: Again::Never,
     }
 }
 
@@ -202,6 +215,7 @@ fn simulation(root: &Path) -> Suite {
         counts: true,
         company: Company::Builds,
         of_package: false,
+        again: Again::Never,
     }
 }
 
@@ -220,6 +234,7 @@ fn packages(root: &Path) -> Suite {
         counts: false,
         company: Company::Builds,
         of_package: false,
+        again: Again::Never,
     }
 }
 
@@ -234,6 +249,7 @@ fn demo(root: &Path, name: &str, budget_s: u64) -> Suite {
         counts: false,
         company: Company::Nobody,
         of_package: false,
+        again: Again::Whole,
     }
 }
 
@@ -248,6 +264,7 @@ fn compose(root: &Path) -> Suite {
         counts: false,
         company: Company::Nobody,
         of_package: false,
+        again: Again::Whole,
     }
 }
 
@@ -264,6 +281,7 @@ fn clients(root: &Path) -> Suite {
         counts: true,
         company: Company::Waiting,
         of_package: false,
+        again: Again::Whole,
     }
 }
 
@@ -278,6 +296,7 @@ fn patroni(root: &Path) -> Suite {
         counts: false,
         company: Company::Waiting,
         of_package: false,
+        again: Again::Whole,
     }
 }
 

@@ -12,6 +12,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use super::digest::Digest;
 use super::plan::Suite;
 use crate::process::forget_our_package;
 
@@ -29,6 +30,29 @@ pub struct Report {
     pub failed: u64,
     /// The lines in which the test harness sums up, and those that tell of something left out.
     pub notable: Vec<String>,
+    pub failed_tests: Vec<String>,
+    /// Why, in its own words.
+    pub excerpt: Vec<String>,
+    pub broken_promise: bool,
+}
+
+#[cfg(test)]
+impl Report {
+    /// Of a suite that counted nothing yet.
+    pub fn new(name: &str, verdict: Verdict) -> Report {
+        Report {
+            name: name.to_owned(),
+            elapsed: Duration::from_secs(1),
+            budget: Duration::from_secs(60),
+            verdict,
+            passed: 0,
+            failed: 0,
+            notable: Vec::new(),
+            failed_tests: Vec::new(),
+            excerpt: Vec::new(),
+            broken_promise: false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +60,8 @@ pub enum Verdict {
     Passed,
     Failed,
     OutOfTime,
+    /// It failed beside the others, and passed by itself.
+    Unsteady,
 }
 
 impl fmt::Display for Verdict {
@@ -44,6 +70,7 @@ impl fmt::Display for Verdict {
             Verdict::Passed => "passed",
             Verdict::Failed => "FAILED",
             Verdict::OutOfTime => "OUT OF TIME",
+            Verdict::Unsteady => "UNSTEADY",
         })
     }
 }
@@ -73,10 +100,10 @@ pub fn run(suite: &Suite, logs: &Path, long: bool, label: Option<&str>) -> Resul
     std::thread::spawn(move || copy(reader, log, &label, send));
     let status = wait(&mut child, started + suite.budget).map_err(|err| fail("wait", err))?;
     let elapsed = started.elapsed();
-    Ok(report(suite, status, elapsed, notable_lines(&receive)))
+    Ok(report(suite, status, elapsed, digest(&receive)))
 }
 
-/// Shows and keeps every line, and sends on those that the summary repeats.
+/// Shows and keeps every line, and sends it on.
 fn copy(reader: PipeReader, mut log: File, label: &str, send: mpsc::Sender<String>) {
     let mut lines = BufReader::new(reader).split(b'\n');
     while let Some(Ok(line)) = lines.next() {
@@ -84,19 +111,20 @@ fn copy(reader: PipeReader, mut log: File, label: &str, send: mpsc::Sender<Strin
         println!("{label}{line}");
         // The log is a convenience; a full disk is not a reason to lose the run.
         let _ = writeln!(log, "{line}");
-        if (line.starts_with("test result:") || line.contains("SKIPPED")) && send.send(line).is_err() {
+        if send.send(line).is_err() {
             return;
         }
     }
 }
 
-fn notable_lines(receive: &mpsc::Receiver<String>) -> Vec<String> {
+/// Of all lines there are, and of those that still come within a while.
+fn digest(receive: &mpsc::Receiver<String>) -> Digest {
     let deadline = Instant::now() + DRAIN;
-    let mut lines = Vec::new();
+    let mut digest = Digest::default();
     while let Ok(line) = receive.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-        lines.push(line);
+        digest.line(&line);
     }
-    lines
+    digest
 }
 
 /// Nothing, when the time was up.
@@ -152,38 +180,38 @@ fn descendants(ancestor: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
     found.split_off(1)
 }
 
-fn report(suite: &Suite, status: Option<ExitStatus>, elapsed: Duration, notable: Vec<String>) -> Report {
+fn report(suite: &Suite, status: Option<ExitStatus>, elapsed: Duration, digest: Digest) -> Report {
     let verdict = match status {
         None => Verdict::OutOfTime,
         Some(status) if status.success() => Verdict::Passed,
         Some(_) => Verdict::Failed,
     };
-    let (mut passed, mut failed) = notable
-        .iter()
-        .filter_map(|line| counts(line))
-        .fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
-    let skipped = notable.iter().any(|line| line.contains("SKIPPED"));
+    let (mut passed, mut failed) = digest.counts();
     if verdict != Verdict::Passed && failed == 0 {
         // It ended before it could count: that is one failure at the least.
         failed = 1;
     }
-    if !suite.counts && verdict == Verdict::Passed && !skipped {
+    if !suite.counts && verdict == Verdict::Passed && !digest.skipped() {
         passed = 1;
     }
-    Report { name: suite.name.clone(), elapsed, budget: suite.budget, verdict, passed, failed, notable }
-}
-
-/// Passed and failed of a line like `test result: ok. 3 passed; 0 failed; 0 ignored; …`.
-fn counts(line: &str) -> Option<(u64, u64)> {
-    let (_, numbers) = line.strip_prefix("test result:")?.split_once(". ")?;
-    let count =
-        |word: &str| numbers.split(';').find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok());
-    Some((count("passed")?, count("failed")?))
+    Report {
+        name: suite.name.clone(),
+        elapsed,
+        budget: suite.budget,
+        verdict,
+        passed,
+        failed,
+        notable: digest.notable,
+        failed_tests: digest.failed_tests,
+        excerpt: digest.excerpt,
+        broken_promise: digest.broken_promise,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::again::Again;
     use crate::suite::plan::Company;
 
     fn suite(script: &str, budget_ms: u64) -> Suite {
@@ -196,6 +224,7 @@ mod tests {
             counts: true,
             company: Company::Nobody,
             of_package: true,
+            again: Again::Never,
         }
     }
 
@@ -205,13 +234,6 @@ mod tests {
         let report = run(suite, &logs, false, None).expect("sh starts");
         std::fs::remove_dir_all(&logs).expect("it was just created");
         report
-    }
-
-    #[test]
-    fn counts_come_from_the_harness_own_line() {
-        let line = "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s";
-        assert_eq!(counts(line), Some((12, 3)));
-        assert_eq!(counts("running 3 tests"), None);
     }
 
     #[test]

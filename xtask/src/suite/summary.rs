@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::run::{Report, Verdict};
 
 pub fn all_passed(reports: &[Report]) -> bool {
-    reports.iter().all(|report| report.verdict == Verdict::Passed && report.failed == 0)
+    let good = |report: &Report| matches!(report.verdict, Verdict::Passed | Verdict::Unsteady);
+    reports.iter().all(|report| good(report) && report.failed == 0)
 }
 
 /// The last line is the sum, alone, whatever happened.
@@ -35,12 +36,29 @@ pub fn text(reports: &[Report]) -> String {
             ),
         );
     }
+    for report in reports.iter().filter(|report| report.verdict != Verdict::Passed) {
+        tell_why(&mut out, report);
+    }
     let elapsed: f64 = reports.iter().map(|report| report.elapsed.as_secs_f64()).sum();
     push(&mut out, format_args!("\n{} suites in {elapsed:.0} s", reports.len()));
     let passed: u64 = reports.iter().map(|report| report.passed).sum();
     let failed: u64 = reports.iter().map(|report| report.failed).sum();
     push(&mut out, format_args!("{passed} passed, {failed} failed"));
     out
+}
+
+/// What failed, even if only once, is told by name and with its own words at the end, where it is looked for.
+fn tell_why(out: &mut String, report: &Report) {
+    push(out, format_args!("\n{}: {}", report.verdict, report.name));
+    for test in &report.failed_tests {
+        push(out, format_args!("  {test}"));
+    }
+    if report.broken_promise {
+        push(out, format_args!("  a promise was broken: no second look"));
+    }
+    for line in &report.excerpt {
+        push(out, format_args!("  | {line}"));
+    }
 }
 
 fn push(out: &mut String, line: std::fmt::Arguments<'_>) {
@@ -50,20 +68,10 @@ fn push(out: &mut String, line: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn report(name: &str, verdict: Verdict, passed: u64, failed: u64) -> Report {
-        let second = Duration::from_secs(1);
         let notable = vec![format!("test result: ok. {passed} passed; {failed} failed;")];
-        Report {
-            name: name.to_owned(),
-            elapsed: second,
-            budget: second * 60,
-            verdict,
-            passed,
-            failed,
-            notable,
-        }
+        Report { passed, failed, notable, ..Report::new(name, verdict) }
     }
 
     #[test]
@@ -79,5 +87,19 @@ mod tests {
     #[test]
     fn a_suite_out_of_time_fails_the_run() {
         assert!(!all_passed(&[report("a", Verdict::OutOfTime, 3, 0)]));
+    }
+
+    #[test]
+    fn what_failed_is_named_with_its_words_also_if_it_passed_by_itself() {
+        let unsteady = Report {
+            failed_tests: vec!["a::b".to_owned()],
+            excerpt: vec!["thread 'a::b' panicked at it.rs:3:".to_owned()],
+            ..report("it", Verdict::Unsteady, 5, 0)
+        };
+        let text = text(std::slice::from_ref(&unsteady));
+        let told = "\nUNSTEADY: it\n  a::b\n  | thread 'a::b' panicked at it.rs:3:\n";
+        assert!(text.contains(told), "{text}");
+        assert!(text.ends_with("5 passed, 0 failed\n"), "{text}");
+        assert!(all_passed(&[unsteady]));
     }
 }
