@@ -10,6 +10,7 @@ use crate::type_config::PeerNode;
 use meerkat_types::{ClusterId, MemberId};
 use openraft::{Config, SnapshotPolicy};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub(crate) fn members_of(cluster: &BTreeMap<String, Vec<String>>, token: &str) -
 }
 
 /// Who this member is, and its log; both made anew in a directory that is new.
-pub(crate) fn take_directory(
+pub(crate) async fn take_directory(
     options: &NodeOptions,
     members: &BTreeMap<u64, PeerNode>,
 ) -> Result<(Identity, LogStore), StartError> {
@@ -48,6 +49,11 @@ pub(crate) fn take_directory(
     tracing::info!(member = %identity.member, cluster = %identity.cluster, fresh, "starting member");
     let log = open_log(options, &identity, fresh)?;
     if fresh {
+        let failed = |source| StartError::Log {
+            dir: log_dir(&options.member_dir, options.wal_dir.as_deref()),
+            source,
+        };
+        log.begin().await.map_err(failed)?;
         // After the log: from here on, a directory with an identity and without a log is damaged.
         identity.create(&options.member_dir)?;
     }
@@ -93,6 +99,22 @@ fn described_cluster(members: &BTreeMap<u64, PeerNode>) -> ClusterId {
     identity::bootstrap_cluster_id(&ids)
 }
 
+/// Whether the member in this directory has taken part in its cluster. One that ended at its very first start
+/// may know who it is, and still have to be told who the others are.
+pub fn has_begun(member_dir: &Path, wal_dir: Option<&Path>) -> Result<bool, StartError> {
+    let Some(identity) = Identity::read(member_dir)? else { return Ok(false) };
+    let dir = log_dir(member_dir, wal_dir);
+    let failed = |source| StartError::Log { dir: dir.clone(), source };
+    // A log that is not there any more is for the start itself to tell of.
+    if identity.joined || !LogStore::exists(&dir).map_err(failed)? {
+        return Ok(true);
+    }
+    let log = LogStore::open(LogOptions::new(&dir, identity.cluster.0, identity.member.0)).map_err(failed)?;
+    let begun = log.has_begun();
+    log.close();
+    begun.map_err(failed)
+}
+
 /// A member that never got to join its cluster must not join another under its old identity.
 pub(crate) fn same_cluster(
     options: &NodeOptions,
@@ -112,8 +134,12 @@ pub(crate) fn same_cluster(
     .into())
 }
 
+fn log_dir(member_dir: &Path, wal_dir: Option<&Path>) -> PathBuf {
+    wal_dir.map_or_else(|| member_dir.join("wal"), Path::to_path_buf)
+}
+
 fn open_log(options: &NodeOptions, identity: &Identity, fresh: bool) -> Result<LogStore, StartError> {
-    let dir = options.wal_dir.clone().unwrap_or_else(|| options.member_dir.join("wal"));
+    let dir = log_dir(&options.member_dir, options.wal_dir.as_deref());
     let found = match &options.ground.log_disk {
         Some(disk) => LogStore::exists_on(disk.as_ref()),
         None => LogStore::exists(&dir),
@@ -199,5 +225,27 @@ mod tests {
         assert_ne!(seen_by(&of_a, InitialNames::Agreed), seen_by(&of_b, InitialNames::Agreed));
         let agreed = seen_by(&[("a", "http://a:1")], InitialNames::Agreed);
         assert!(agreed.values().all(|node| node.name == "a"));
+    }
+
+    #[tokio::test]
+    async fn a_member_has_begun_once_its_log_says_so_and_not_when_it_only_knows_who_it_is() {
+        use openraft::storage::RaftLogStorage;
+        let directory = tempfile::tempdir().expect("a directory");
+        let begun = || has_begun(directory.path(), None).expect("nothing is damaged");
+        assert!(!begun(), "nothing is there");
+        let (cluster, member) = (ClusterId(3), MemberId(5));
+        let identity = Identity { name: "a".to_owned(), cluster, member, incarnation: 7, joined: false };
+        let open = || {
+            let dir = directory.path().join("wal");
+            LogStore::open(LogOptions::new(dir, cluster.0, member.0)).expect("its log")
+        };
+        open().begin().await.expect("a new log");
+        identity.create(directory.path()).expect("a new identity");
+        assert!(!begun(), "only who it is");
+        assert!(!begun(), "and to look changes nothing");
+        open().save_vote(&crate::type_config::Vote::new(1, member.0)).await.expect("a promise");
+        assert!(begun(), "it has promised something");
+        std::fs::remove_dir_all(directory.path().join("wal")).expect("it was there");
+        assert!(begun(), "a log that is lost is no beginning");
     }
 }

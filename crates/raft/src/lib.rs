@@ -44,6 +44,7 @@ pub mod type_config;
 mod waiters;
 
 pub use agreement::{DigestMark, NoAnswer, StoredAnswer, own_digests, own_hash};
+pub use bootstrap::has_begun;
 pub use histogram::Histogram;
 pub use joining::{JoinError, Place, find_place};
 pub use leadership::{Leadership, Peer};

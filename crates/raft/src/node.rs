@@ -188,7 +188,7 @@ impl RaftNode {
     /// cluster. Returns before a leader is known.
     pub async fn start(options: NodeOptions, events: Box<dyn EventSink>) -> Result<RaftNode, StartError> {
         let members = bootstrap_members(&options);
-        let (identity, mut log) = take_directory(&options, &members)?;
+        let (identity, mut log) = take_directory(&options, &members).await?;
         let reader = StateReader::new();
         let waiters = Arc::new(Waiters::default());
         let (jobs, job_queue) = tokio::sync::mpsc::unbounded_channel();

@@ -43,7 +43,8 @@ pub(crate) struct OverTls;
 #[derive(Clone)]
 pub(crate) struct ClientCommonName(pub(crate) Arc<str>);
 
-/// Accepts connections until `stopping`, then waits until those that are open have ended.
+/// Accepts connections until `stopping`, then waits until those that are open have ended. One that has become
+/// a WebSocket is not among them: it is served by a task of its own, which ends with the process.
 pub(crate) async fn serve<L: Listener>(
     mut listener: L,
     router: axum::Router,

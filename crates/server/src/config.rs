@@ -561,7 +561,10 @@ fn initial_cluster(
     raw: &RawFlags,
     advertise_peer: &[MemberUrl],
 ) -> Result<Vec<(String, MemberUrl)>, ConfigError> {
-    let Some(text) = raw.initial_cluster.as_deref() else {
+    // Who comes to a registry is a cluster of its own until it has met the others, also if an empty text
+    // lists nobody.
+    let is_listed = |text: &&str| !text.is_empty() || !discovery::is_at_a_registry(&raw.discovery);
+    let Some(text) = raw.initial_cluster.as_deref().filter(is_listed) else {
         if discovery::is_in_dns(&raw.discovery) {
             return Ok(Vec::new());
         }

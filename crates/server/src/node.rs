@@ -126,7 +126,7 @@ pub async fn run_with_keys(
     let dialer = ground.dialer.as_ref();
     let mut shutdown = std::pin::pin!(shutdown);
     let (config, place, ports) = match finder.filter(|_| config.discovery.is_some()) {
-        Some(finder) if !has_data(&config)? => {
+        Some(finder) if !has_begun(&config)? => {
             // Others are to hear only of a member that has its ports.
             let ports = bind(&config, &keys).await?;
             let config = tokio::select! {
@@ -161,7 +161,12 @@ async fn bind(config: &Config, keys: &Keys) -> Result<Ports<listen::Port>, RunEr
     })
 }
 
-/// Whether this member has begun its life in its directory.
+/// Whether this member knows its cluster. One that ended before that has to find it again.
+fn has_begun(config: &Config) -> Result<bool, StartError> {
+    meerkat_raft::has_begun(&config.data_dir.join("member"), config.wal_dir.as_deref())
+}
+
+/// Whether this member has an identity in its directory.
 fn has_data(config: &Config) -> Result<bool, IdentityError> {
     Ok(Identity::read(&config.data_dir.join("member"))?.is_some())
 }

@@ -2,7 +2,8 @@
 //!
 //! A member that has none left cannot begin its next log file, and ends. So a quarter of them is the
 //! database's, [`OTHERS`] are for the log, for peers and for whatever else opens a file, and clients have
-//! the rest: who comes when as many are connected waits until another has gone.
+//! the rest: who comes when as many are connected waits until another has gone. Where there are too few for
+//! that, the database, peers, clients and everything else have a quarter each.
 
 use crate::listen::Places;
 use std::io;
@@ -92,8 +93,9 @@ fn database_share(limit: u64) -> Option<u32> {
     if DATABASE_PLENTY <= share { None } else { u32::try_from(share).ok() }
 }
 
+/// Never none, as with clients.
 fn peers_max(limit: u64) -> u64 {
-    (limit / 16).clamp(PEERS, PEERS_PLENTY)
+    (limit / 16).clamp(PEERS, PEERS_PLENTY).min(limit / 4).max(1)
 }
 
 /// Never none: where there are too few files for all, a quarter of them.
@@ -112,13 +114,43 @@ mod tests {
         for (limit, clients, database) in [
             (0, 1, Some(0)),
             (64, 16, Some(16)),
-            (256, 64, Some(64)),
+            (256, 78, Some(64)),
             (1_024, 618, Some(256)),
             (16_383, 11_215, Some(4_095)),
             (20_000, 13_700, None),
             (u64::MAX, u64::MAX - u64::MAX / 4 - 50 - PEERS_PLENTY, None),
         ] {
             assert_eq!((clients_max(limit), database_share(limit)), (clients, database), "{limit}");
+        }
+    }
+
+    #[test]
+    fn peers_get_a_sixteenth_but_not_too_few_nor_over_a_quarter() {
+        for (limit, peers) in [
+            (0, 1),
+            (4, 1),
+            (64, 16),
+            (256, 64),
+            (399, 99),
+            (400, 100),
+            (1_024, 100),
+            (1_616, 101),
+            (20_000, 1_250),
+            (1 << 20, PEERS_PLENTY),
+            (u64::MAX, PEERS_PLENTY),
+        ] {
+            assert_eq!(peers_max(limit), peers, "{limit}");
+        }
+    }
+
+    #[test]
+    fn all_together_never_get_more_than_there_are() {
+        for limit in (4..20_000).chain([65_535, 65_536, 1 << 20, u64::MAX]) {
+            let database = database_share(limit).map_or(limit / 4, u64::from);
+            let rest = (OTHERS - PEERS).min(limit / 4);
+            let together = [database, peers_max(limit), clients_max(limit), rest];
+            let sum = together.iter().try_fold(0, |sum: u64, share| sum.checked_add(*share));
+            assert!(sum.is_some_and(|sum| sum <= limit), "{together:?} of {limit}");
         }
     }
 

@@ -9,10 +9,10 @@
 //!
 //! - a certificate that is in the trusted file itself, byte for byte, and that signed itself. That its owner
 //!   has the key is shown by the handshake, as ever;
-//! - a certificate that leads to an authority in the file, where each that signed is an authority whose key
-//!   is for signing, and the one in the file is itself in time, for this purpose, and allows as many
-//!   authorities below it as there are. The library takes an authority in the file for granted; here, as in
-//!   Go, it must itself stand up to what is asked of the others.
+//! - a certificate, in the file or not, that leads to an authority in the file, where each that signed is an
+//!   authority whose key is for signing, and the one in the file is itself in time, for this purpose, and
+//!   allows as many authorities below it as there are. The library takes an authority in the file for
+//!   granted; here, as in Go, it must itself stand up to what is asked of the others.
 
 use crate::certificate::{BASIC_CONSTRAINTS, EXTENSIONS, signer};
 use crate::der::{Elements, OBJECT_ID, SEQUENCE, element};
@@ -60,16 +60,15 @@ impl AuthorityLeaves {
         intermediates: &[CertificateDer<'_>],
         asked: Asked,
     ) -> Result<(), Error> {
-        let verdict = match self.roots.same(leaf) {
-            Some(itself) => self.chain(leaf, std::slice::from_ref(itself), &[], asked, None),
-            None => {
-                let between: Vec<CertificateDer<'_>> =
-                    intermediates.iter().filter(|one| signer(one).is_some()).cloned().collect();
-                let judge = |path: &VerifiedPath<'_>| self.judge_root(path, asked);
-                self.chain(leaf, &self.signers, &between, asked, Some(&judge))
-            }
-        };
-        verdict.map_err(refused)
+        if let Some(itself) = self.roots.same(leaf)
+            && self.chain(leaf, std::slice::from_ref(itself), &[], asked, None).is_ok()
+        {
+            return Ok(());
+        }
+        let between: Vec<CertificateDer<'_>> =
+            intermediates.iter().filter(|one| signer(one).is_some()).cloned().collect();
+        let judge = |path: &VerifiedPath<'_>| self.judge_root(path, asked);
+        self.chain(leaf, &self.signers, &between, asked, Some(&judge)).map_err(refused)
     }
 
     /// Whether the authority that a chain ends in may be believed to have begun it.
@@ -102,7 +101,7 @@ impl AuthorityLeaves {
         let revoked: Vec<&CertRevocationList<'_>> = self.revoked.iter().collect();
         // As in the verifier of callers: a list says who is out, and nothing about those that it does not name.
         let revocation = RevocationOptionsBuilder::new(&revoked).ok().map(|options| {
-            let options = options.with_depth(RevocationCheckDepth::EndEntity);
+            let options = options.with_depth(RevocationCheckDepth::Chain);
             options.with_status_policy(UnknownStatusPolicy::Allow).build()
         });
         let end_entity = EndEntityCert::try_from(&shortened.whole)?;

@@ -12,8 +12,8 @@ use std::fmt;
 use std::sync::Arc;
 use webpki::{KeyUsage, OwnedCertRevocationList};
 
-/// Lets in those that these vouch for, or that show one of these, unless a list names them as revoked. A list
-/// says nothing of those that it does not name.
+/// Lets in those that these vouch for, or that show one of these, unless a list names them as revoked, or one
+/// that stands between them and a root. A list says nothing of those that it does not name.
 ///
 /// # Errors
 /// If there are none, or a list cannot be read.
@@ -27,8 +27,7 @@ pub fn callers(
     let lists: Result<Vec<_>, _> = revoked.iter().map(|list| read(list).map(Into::into)).collect();
     let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.store()), provider);
     if !revoked.is_empty() {
-        builder =
-            builder.with_crls(revoked).only_check_end_entity_revocation().allow_unknown_revocation_status();
+        builder = builder.with_crls(revoked).allow_unknown_revocation_status();
     }
     // It has the better words for a list that cannot be read.
     let inner = builder.build()?;

@@ -191,30 +191,79 @@ fn one_that_was_changed_in_any_byte_is_not_believed() {
 }
 
 #[test]
+fn one_in_the_file_that_another_in_it_has_issued_is_believed_as_if_it_were_not_in_it() {
+    let root = root("root", as_it_is);
+    let sub = issued(&root, "sub", as_it_is);
+    assert_eq!(believed(&[&root, &sub], &[&sub.der]), BOTH);
+    assert_eq!(believed(&[&sub, &root], &[&sub.der]), BOTH, "in either order");
+    assert_eq!(believed(&[&sub], &[&sub.der]), NEITHER, "without who has issued it");
+    let old = issued(&root, "sub", |params| params.not_after = date_time_ymd(2020, 1, 1));
+    assert_eq!(believed(&[&root, &old], &[&old.der]), NEITHER, "run out");
+    let name = ServerName::try_from(HOST).expect("a name");
+    let revoked = believed_as(&[&root, &sub], &[&sub.der], &name, vec![list(&root, 7)]);
+    assert_eq!(revoked, (true, false), "revoked");
+}
+
+/// One of this authority, that names this number.
+fn list(by: &Made, serial: u64) -> CertificateRevocationListDer<'static> {
+    let params = CertificateRevocationListParams {
+        this_update: date_time_ymd(2020, 1, 1),
+        next_update: date_time_ymd(2200, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: vec![RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        }],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    let list = params.signed_by(&by.issuer()).expect("signed");
+    CertificateRevocationListDer::from(list.der().to_vec())
+}
+
+fn numbered(serial: u64) -> impl FnOnce(&mut CertificateParams) {
+    move |params| params.serial_number = Some(SerialNumber::from(serial))
+}
+
+#[test]
 fn one_that_was_revoked_is_not_believed() {
     let root = root("root", as_it_is);
-    let list = |serial: u64| {
-        let params = CertificateRevocationListParams {
-            this_update: date_time_ymd(2020, 1, 1),
-            next_update: date_time_ymd(2200, 1, 1),
-            crl_number: SerialNumber::from(1),
-            issuing_distribution_point: None,
-            revoked_certs: vec![RevokedCertParams {
-                serial_number: SerialNumber::from(serial),
-                revocation_time: date_time_ymd(2020, 1, 1),
-                reason_code: None,
-                invalidity_date: None,
-            }],
-            key_identifier_method: KeyIdMethod::Sha256,
-        };
-        let list = params.signed_by(&root.issuer()).expect("signed");
-        CertificateRevocationListDer::from(list.der().to_vec())
-    };
-    let leaf = issued(&root, "leaf", |params| params.serial_number = Some(SerialNumber::from(8_u64))).der;
+    let leaf = issued(&root, "leaf", numbered(8)).der;
     let name = ServerName::try_from(HOST).expect("a name");
-    assert_eq!(believed_as(&[&root], &[&leaf], &name, vec![list(9)]), BOTH);
+    assert_eq!(believed_as(&[&root], &[&leaf], &name, vec![list(&root, 9)]), BOTH);
     // A list is for callers.
-    assert_eq!(believed_as(&[&root], &[&leaf], &name, vec![list(8)]), (true, false));
+    assert_eq!(believed_as(&[&root], &[&leaf], &name, vec![list(&root, 8)]), (true, false));
+}
+
+#[test]
+fn nor_is_one_below_an_authority_that_was_revoked() {
+    let root = root("root", as_it_is);
+    let upper = issued(&root, "upper", numbered(8));
+    let lower = issued(&upper, "lower", numbered(9));
+    let ordinary = issued(&lower, "leaf", |params| {
+        params.is_ca = IsCa::NoCa;
+        numbered(10)(params);
+    });
+    let authority = issued(&lower, "leaf", numbered(10));
+    let name = ServerName::try_from(HOST).expect("a name");
+    for (what, leaf) in [("an ordinary one", ordinary), ("an authority", authority)] {
+        let shown = [&leaf.der, &lower.der, &upper.der];
+        for (by, serial, expected) in [
+            (&root, 8, (true, false)),
+            (&upper, 9, (true, false)),
+            (&lower, 10, (true, false)),
+            (&root, 11, BOTH),
+            // Nobody speaks for what another has issued.
+            (&root, 9, BOTH),
+            (&lower, 8, BOTH),
+        ] {
+            let verdict = believed_as(&[&root], &shown, &name, vec![list(by, serial)]);
+            let by = &by.params.distinguished_name;
+            assert_eq!(verdict, expected, "{what}, and {serial} on the list of {by:?}");
+        }
+    }
 }
 
 #[test]

@@ -108,28 +108,41 @@ async fn serve(io: impl AsyncRead + AsyncWrite + Unpin + Send, mut told: Told, s
         .max_message_size(Some(INCOMING_BYTES_MAX))
         .max_frame_size(Some(INCOMING_BYTES_MAX));
     let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+    let patience =
+        |told: &Told| if told.is_starting { starting_stall.min(SEND_TIMEOUT) } else { SEND_TIMEOUT };
     loop {
+        let within = patience(&told);
         tokio::select! {
             frames = told.next() => {
                 let Some(frames) = frames else { break };
-                let within = if told.is_starting { starting_stall.min(SEND_TIMEOUT) } else { SEND_TIMEOUT };
+                let within = patience(&told);
                 for frame in &frames {
                     if !send(&mut socket, message(&told, frame), within).await {
                         return;
                     }
                 }
             }
-            incoming = socket.next() => match incoming {
-                // Answering pings is the socket's business.
-                Some(Ok(Message::Text(_) | Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Close(_) | Message::Frame(_)) | Err(_)) | None => break,
-            },
+            () = until_gone(&mut socket, within) => break,
         }
     }
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, socket.close(None)).await;
     // Until the client has said goodbye too, or it is clear that it will not.
     let rest = async { while let Some(Ok(_)) = socket.next().await {} };
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, rest).await;
+}
+
+/// Reads until the client has said goodbye, or does not take its pongs. May be given up at any await and
+/// begun anew.
+///
+/// Nothing is read while something is left to be written: reading a ping queues its pong, and tungstenite
+/// would queue as many as a client asks for that reads none of them.
+async fn until_gone(socket: &mut WebSocketStream<impl AsyncRead + AsyncWrite + Unpin>, within: Duration) {
+    while let Ok(Ok(())) = tokio::time::timeout(within, socket.flush()).await {
+        match socket.next().await {
+            Some(Ok(Message::Text(_) | Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(Message::Close(_) | Message::Frame(_)) | Err(_)) | None => return,
+        }
+    }
 }
 
 fn message(told: &Told, frame: &Bytes) -> Message {
@@ -154,6 +167,7 @@ async fn send(
 mod tests {
     use super::*;
     use http::HeaderName;
+    use tokio::io::AsyncWriteExt;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &'static str)| {
@@ -203,5 +217,49 @@ mod tests {
         let both = "base64url.bearer.authorization.k8s.io.YWJj, a";
         assert_eq!(with(both).map(|done| done.protocol), Ok(Some("a".to_owned())));
         assert_eq!(bearer(&headers(&[("sec-websocket-protocol", both)])), Some("abc".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_pings_and_never_reads_is_not_read_from_and_is_given_up() {
+        let within = Duration::from_secs(30);
+        let (mut client, io) = tokio::io::duplex(1 << 10);
+        let heard = tokio::spawn(async move {
+            let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
+            until_gone(&mut socket, within).await;
+        });
+        // The longest: its head, a mask of zeroes, and what it carries.
+        let ping = [&[0x89, 0x80 | 125][..], &[0; 4 + 125]].concat();
+        let mut taken = 0;
+        while taken < 1 << 20
+            && let Ok(Ok(())) = tokio::time::timeout(within / 10, client.write_all(&ping)).await
+        {
+            taken += ping.len();
+        }
+        assert!(taken < 16 << 10, "{taken} bytes of pings were taken");
+        assert!(tokio::time::timeout(within, heard).await.is_ok(), "it still waits");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_slowly_hears_every_pong() {
+        const PINGS: usize = 1_000;
+        let (client, io) = tokio::io::duplex(1 << 10);
+        let heard = tokio::spawn(async move {
+            let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
+            until_gone(&mut socket, Duration::from_secs(30)).await;
+        });
+        let client = WebSocketStream::from_raw_socket(client, Role::Client, None).await;
+        let (mut says, mut hears) = client.split();
+        let saying = tokio::spawn(async move {
+            for _ in 0..PINGS {
+                says.send(Message::Ping(vec![0; 125].into())).await.expect("it is heard");
+            }
+            says
+        });
+        for _ in 0..PINGS {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(matches!(hears.next().await, Some(Ok(Message::Pong(_)))));
+        }
+        drop((saying.await, hears));
+        heard.await.expect("it has ended");
     }
 }

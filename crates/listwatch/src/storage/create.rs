@@ -46,6 +46,7 @@ impl Storage {
             name = decision.object.name().to_owned();
             let key = key::object(place.kind, place.namespace, &name)?;
             let committed = if options.dry_run {
+                place.writer.judge_again().await?;
                 self.look(&key).await?
             } else {
                 self.commit(place, &key, 0, &decision.write).await?

@@ -111,6 +111,7 @@ impl Storage {
             }
             let decided = decided?;
             if dry_run || !is_write {
+                place.writer.judge_again().await?;
                 return Ok(Swapped::of(decided, None));
             }
             let expected = current.as_ref().map_or(0, |current| current.revision);

@@ -135,6 +135,29 @@ async fn what_was_taken_between_the_question_and_the_write_is_not_done() {
 }
 
 #[tokio::test]
+async fn what_writes_nothing_shows_nothing_either_to_who_may_not_any_more() {
+    let one = format!("{MAPS}/a");
+    let (dry_one, dry_all) = (format!("{one}?dryRun=All"), format!("{MAPS}?dryRun=All"));
+    let table = [
+        ("PATCH", &one, json!({})),
+        ("PATCH", &dry_one, json!({ "data": { "x": "1" } })),
+        ("PUT", &dry_one, with_data("a")),
+        ("DELETE", &dry_one, Value::Null),
+        ("DELETE", &dry_all, Value::Null),
+        ("POST", &dry_all, with_data("c")),
+    ];
+    for (method, path, body) in table {
+        let done = if method == "POST" { 201 } else { 200 };
+        for (then, code) in
+            [(Then::Nothing, done), (Then::Others, done), (Then::Taken, 403), (Then::Void, 401)]
+        {
+            let (found, answer, maps) = asked(method, path, &body, then).await;
+            assert_eq!((found, maps.as_str()), (code, "a b "), "{method} {path}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_that_came_late_says_who_may_not_do_what() {
     let (_, answer, _) = asked("POST", MAPS, &config_map("c", json!({})), Then::Taken).await;
     let message = answer["message"].as_str().unwrap_or_default();

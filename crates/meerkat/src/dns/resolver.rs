@@ -143,12 +143,14 @@ impl Resolver {
         let deadline = Instant::now() + self.timeout;
         let mut bytes = vec![0; usize::from(u16::MAX)];
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err("i/o timeout".to_owned());
-            }
-            socket.set_read_timeout(Some(left)).map_err(told)?;
-            let length = socket.recv(&mut bytes).map_err(told)?;
+            let received = left(deadline).and_then(|left| {
+                socket.set_read_timeout(Some(left))?;
+                socket.recv(&mut bytes)
+            });
+            let length = match received {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                received => received.map_err(told)?,
+            };
             match message::answer(&bytes[..length], question)? {
                 // A late one to somebody else's question, or a forged one: the right one may follow.
                 Answer::OfAnother => {}
@@ -158,16 +160,16 @@ impl Resolver {
     }
 
     fn ask_tcp(&self, question: &[u8], server: SocketAddr) -> Result<Answer, String> {
+        let deadline = Instant::now() + self.timeout;
         let exchange = || {
             let mut stream = TcpStream::connect_timeout(&server, self.timeout)?;
-            stream.set_read_timeout(Some(self.timeout))?;
-            stream.set_write_timeout(Some(self.timeout))?;
+            stream.set_write_timeout(Some(left(deadline)?))?;
             let length = u16::try_from(question.len()).map_err(io::Error::other)?;
             stream.write_all(&[&length.to_be_bytes(), question].concat())?;
             let mut length = [0; 2];
-            stream.read_exact(&mut length)?;
+            read_until(deadline, &mut stream, &mut length)?;
             let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
-            stream.read_exact(&mut answer)?;
+            read_until(deadline, &mut stream, &mut answer)?;
             Ok(answer)
         };
         message::answer(&exchange().map_err(told)?, question)
@@ -176,6 +178,26 @@ impl Resolver {
 
 fn server(text: &str) -> Option<SocketAddr> {
     Some((text.parse::<IpAddr>().ok()?, DNS_PORT).into())
+}
+
+/// The time until then, of which there must be some.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Fills the buffer, in however many parts it comes, but not for longer than that.
+fn read_until(deadline: Instant, stream: &mut TcpStream, mut buffer: &mut [u8]) -> io::Result<()> {
+    while !buffer.is_empty() {
+        stream.set_read_timeout(Some(left(deadline)?))?;
+        match stream.read(buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => buffer = &mut buffer[length..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn told(error: io::Error) -> String {
@@ -219,6 +241,14 @@ mod tests {
         let server = TestServer::start(&records);
         let found = Resolver::at(server.address()).srv("_s._tcp.d").expect("records");
         assert_eq!(found.len(), targets.len());
+    }
+
+    #[test]
+    fn an_answer_that_never_ends_is_not_waited_for() {
+        let server = TestServer::start_dripping();
+        let resolver = Resolver { timeout: Duration::from_secs(1), ..Resolver::at(server.address()) };
+        let reason = format!("lookup _s._tcp.d on {}: i/o timeout", server.address());
+        assert_eq!(resolver.srv("_s._tcp.d"), Err(reason));
     }
 
     #[test]

@@ -3,9 +3,15 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What does not fit is left out, and its absence told.
 const UDP_BYTES_MAX: usize = 512;
+
+/// Of an answer that comes a byte at a time: between two, and how many before it is broken off. Together
+/// longer than any test waits.
+const DRIP_INTERVAL: Duration = Duration::from_millis(20);
+const DRIPS_MAX: usize = 1_500;
 
 /// An answer to a question, with records of priority, target and port.
 pub fn answer_with(question: &[u8], records: &[(u16, &str, u16)]) -> Vec<u8> {
@@ -45,13 +51,37 @@ impl TestServer {
         TestServer::run(records, true)
     }
 
+    /// Whose answers fit into no datagram, and come by the byte, and never to an end, over TCP.
+    pub fn start_dripping() -> TestServer {
+        let (stream, socket) = bind_both();
+        let address = stream.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            for connection in stream.incoming() {
+                let mut connection = connection.expect("a connection");
+                // Who asked goes away when it has waited enough.
+                for byte in std::iter::repeat_n(u8::MAX, DRIPS_MAX) {
+                    if connection.write_all(&[byte]).is_err() {
+                        break;
+                    }
+                    std::thread::sleep(DRIP_INTERVAL);
+                }
+            }
+        });
+        std::thread::spawn(move || {
+            let mut bytes = [0; UDP_BYTES_MAX];
+            while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+                socket.send_to(&cut_short(bytes[..length].to_vec(), length), from).expect("sent");
+            }
+        });
+        TestServer { address }
+    }
+
     fn run(records: &[(&str, &str, u16)], forges: bool) -> TestServer {
         let row =
             |(name, target, port): &(&str, &str, u16)| ((*name).to_owned(), (*target).to_owned(), *port);
         let records: Arc<Records> = Arc::new(records.iter().map(row).collect());
-        let stream = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (stream, socket) = bind_both();
         let address = stream.local_addr().expect("bound");
-        let socket = UdpSocket::bind(address).expect("the same port for datagrams");
         let of_stream = records.clone();
         std::thread::spawn(move || {
             for connection in stream.incoming() {
@@ -70,9 +100,7 @@ impl TestServer {
             while let Ok((length, from)) = socket.recv_from(&mut bytes) {
                 let mut answer = reply(&bytes[..length], &records);
                 if UDP_BYTES_MAX < answer.len() {
-                    answer.truncate(length);
-                    answer[2] |= 2;
-                    answer[7] = 0;
+                    answer = cut_short(answer, length);
                 }
                 if forges {
                     let mut forged = answer_with(&bytes[..length], &[(1, "forged", 1)]);
@@ -88,6 +116,25 @@ impl TestServer {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// One port, for streams and for datagrams. That it is free for the one says nothing about the other.
+fn bind_both() -> (TcpListener, UdpSocket) {
+    loop {
+        let stream = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = stream.local_addr().expect("bound");
+        if let Ok(socket) = UdpSocket::bind(address) {
+            return (stream, socket);
+        }
+    }
+}
+
+/// An answer with nothing in it but the question, which has that length, and word that there is more.
+fn cut_short(mut answer: Vec<u8>, length: usize) -> Vec<u8> {
+    answer.truncate(length);
+    answer[2] |= 0x82;
+    answer[7] = 0;
+    answer
 }
 
 fn reply(question: &[u8], records: &Records) -> Vec<u8> {

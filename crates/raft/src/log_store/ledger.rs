@@ -123,6 +123,13 @@ impl Ledger {
         Ok(())
     }
 
+    /// Says nothing, durably: a log that is there is told from one that was lost by its first segment.
+    pub fn begin(&mut self) -> io::Result<()> {
+        self.save_committed(None)?;
+        self.needs_sync = true;
+        Ok(())
+    }
+
     pub fn truncate_after(&mut self, keep: Option<LogId>) -> io::Result<()> {
         let len = codec::optional_log_id_bytes(keep.as_ref());
         self.put(Kind::Truncate, len, |out| codec::put_optional_log_id(out, keep.as_ref()))?;

@@ -115,6 +115,12 @@ impl LogStore {
         Ok(ledger.tail.positions.vote)
     }
 
+    /// Whether there is a promise or an entry in it, as openraft means it when it calls a log initialized.
+    pub(crate) fn has_begun(&self) -> io::Result<bool> {
+        let promised = self.promised()?.is_some();
+        Ok(promised || self.reader.shared.ledger.lock().tail.last().is_some())
+    }
+
     /// Whether `dir` holds a log. A member that ran before must have one: opening would begin an
     /// empty one, without the votes and entries that its peers count on.
     pub fn exists(dir: &std::path::Path) -> io::Result<bool> {
@@ -186,6 +192,11 @@ impl LogStore {
     /// Bytes of records written after the entry at `index`.
     pub fn bytes_since(&self, index: u64) -> u64 {
         self.reader.shared.ledger.lock().tail.bytes_since(index)
+    }
+
+    /// Makes a log that is new be there, though nothing is in it yet. Returns when it is on disk.
+    pub async fn begin(&self) -> io::Result<()> {
+        self.submit_and_wait(Ledger::begin).await
     }
 
     /// Returns when everything asked for before is on disk.

@@ -1,4 +1,4 @@
-//! Finds the `:authority` that a frame of headers spells out, and puts a host in its place.
+//! Finds the `:authority` that a frame of headers spells out, and puts a name in its place if it is no host.
 //!
 //! Headers come shortened (RFC 7541): by their number in a table that both ends keep, or as a name and a
 //! value of which either may be such a number. Only what is spelt out is looked at: what comes by number was
@@ -50,18 +50,10 @@ fn block_of(frame: &[u8]) -> Option<Range<usize>> {
     (start <= end).then_some(start..end)
 }
 
-/// Nothing, if it is one already, or says nothing at all.
+/// A name just as long; nothing, if it is a host already, or says nothing at all.
 fn host_for(text: &[u8]) -> Option<Vec<u8>> {
-    if text.is_empty() || Authority::try_from(text).is_ok() {
-        return None;
-    }
-    let host = host_of_url(text).filter(|host| Authority::try_from(*host).is_ok());
-    Some(host.map_or_else(|| vec![b'x'; text.len()], <[u8]>::to_vec))
-}
-
-fn host_of_url(text: &[u8]) -> Option<&[u8]> {
-    let after = text.windows(3).position(|part| part == b"://")? + 3;
-    text[after..].split(|byte| *byte == b'/').next()
+    let is_fine = text.is_empty() || Authority::try_from(text).is_ok();
+    (!is_fine).then(|| vec![b'x'; text.len()])
 }
 
 /// Spelt out as it is.
@@ -182,23 +174,29 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn hosts_stay_and_what_is_none_becomes_one_that_is_not_longer() {
+    fn hosts_stay_and_what_is_none_becomes_one_of_the_same_length() {
         let long = vec![b'/'; 500];
-        let table: &[(&[u8], Option<&[u8]>)] = &[
-            (b"127.0.0.1:2379", None),
-            (b"localhost", None),
-            (b"[::1]:2379", None),
-            (b"", None),
-            (b"http://127.0.0.1:2379", Some(b"127.0.0.1:2379")),
-            (b"https://m1.example:2379/", Some(b"m1.example:2379")),
-            (b"/run/m.sock", Some(b"xxxxxxxxxxx")),
-            (b"http://", Some(b"xxxxxxx")),
-            (&long, Some(&[b'x'; 500])),
+        let table: &[(&[u8], bool)] = &[
+            (b"127.0.0.1:2379", true),
+            (b"localhost", true),
+            (b"[::1]:2379", true),
+            (b"", true),
+            (b"http://127.0.0.1:2379", false),
+            (b"https://m1.example:2379/", false),
+            (b"https://m1.example/a/path/of/many/parts", false),
+            (b"/run/m.sock", false),
+            (b"http://", false),
+            (&long, false),
         ];
-        for (given, expected) in table {
+        for (given, is_host) in table {
+            let name = String::from_utf8_lossy(given);
             let mended = with_a_host(&frame(4, &headers(given)));
-            let expected = expected.map(|host| frame(4, &headers(host)));
-            assert_eq!(mended, expected, "{}", String::from_utf8_lossy(given));
+            assert_eq!(mended.is_none(), *is_host, "{name}");
+            let Some(mended) = mended else { continue };
+            let (_, host) = Reader { bytes: &mended, at: HEAD_BYTES }.authority().expect("one is there");
+            assert_eq!(host.len(), given.len(), "as long as {name}");
+            assert!(Authority::try_from(host.as_slice()).is_ok(), "a host for {name}");
+            assert_eq!(mended, frame(4, &headers(&host)), "nothing else than {name}");
         }
     }
 
@@ -208,7 +206,8 @@ pub(super) mod tests {
         assert_eq!(huffman::decode(NAME_SHORTENED).as_deref(), Some(NAME));
         let length = 0x80 | u8::try_from(URL_SHORTENED.len()).expect("short");
         let value = [&[length], URL_SHORTENED].concat();
-        let host = b"\x0e127.0.0.1:2379";
+        let host = b"\x15xxxxxxxxxxxxxxxxxxxxx";
+        assert_eq!(huffman::decode(URL_SHORTENED).map(|url| url.len()), Some(host.len() - 1));
         // To remember, not to, and never to; the name by number, as it is, and shortened.
         for name in [
             b"\x41".to_vec(),

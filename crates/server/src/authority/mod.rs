@@ -3,12 +3,12 @@
 //! HTTP/2 has a host and a port there. Some clients of etcd put a whole URL there (etcdctl 3.4 for
 //! `defrag --cluster`) or the path of a unix socket (etcdctl 3.5.1); Go's server takes both, and the library
 //! that reads requests here refuses them before any of us sees the request. So the bytes of a connection
-//! are read along, and where such a value is spelt out it is replaced: a URL by its host and port, anything
-//! else by a name as long as itself.
+//! are read along, and where such a value is spelt out it is replaced by a name that means nothing. No call
+//! of gRPC asks for its host; plain HTTP does where a list of hosts is given, and refuses it, as etcd does.
 //!
 //! Always true: bytes that hold no such value come out as they went in, and in the same order; what comes out
-//! in place of a value is never longer than it was, so that both ends agree about what is still in the table
-//! of headers that they share. At most one frame is held back, and none over [`FRAME_BYTES`].
+//! in place of a value is exactly as long as it was once it is read, so that both ends make the same room for
+//! it in the table of headers that they share. At most one frame is held back, and none over [`FRAME_BYTES`].
 
 mod block;
 mod frames;
@@ -118,6 +118,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Hosts<T> {
 #[cfg(test)]
 mod tests {
     use super::block::tests::{frame, headers};
+    use super::block::with_a_host;
+    use super::frames::HEAD_BYTES;
     use super::*;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
@@ -168,7 +170,8 @@ mod tests {
             let plain = conversation(b"127.0.0.1:2379");
             assert_eq!(through(&plain, &mut chance).await, plain, "seed {seed}");
             let url = conversation(b"http://127.0.0.1:2379");
-            assert_eq!(through(&url, &mut chance).await, plain, "seed {seed}");
+            let named = conversation(b"xxxxxxxxxxxxxxxxxxxxx");
+            assert_eq!(through(&url, &mut chance).await, named, "seed {seed}");
         }
     }
 
@@ -184,17 +187,52 @@ mod tests {
         assert_eq!(through(&too_long, &mut chance).await, too_long);
     }
 
+    fn spoil(bytes: &mut [u8], chance: &mut StdRng) {
+        for _ in 0..chance.random_range(1..20) {
+            let at = chance.random_range(0..bytes.len());
+            bytes[at] = chance.random();
+        }
+    }
+
+    /// What should come out, made of all that goes in: frame by frame, as far as there are whole ones.
+    fn mended(bytes: &[u8]) -> Vec<u8> {
+        let (opening, mut rest) = bytes.split_at(OPENING.len());
+        let mut out = opening.to_vec();
+        while let Some([a, b, c, kind, ..]) = rest.first_chunk::<HEAD_BYTES>() {
+            let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+            let Some((frame, after)) = rest.split_at_checked(HEAD_BYTES + length) else { break };
+            let changed = with_a_host(frame).filter(|_| *kind == 1);
+            out.extend(changed.unwrap_or_else(|| frame.to_vec()));
+            rest = after;
+        }
+        out.extend(rest);
+        out
+    }
+
     #[tokio::test(start_paused = true)]
     async fn bytes_of_chance_neither_grow_nor_stop_it() {
+        let (mut changed, mut same) = (0, 0);
         for seed in 0..2_000 {
             let mut chance = StdRng::seed_from_u64(seed);
             let mut bytes = conversation(b"/run/m.sock");
-            for _ in 0..chance.random_range(1..20) {
-                let at = chance.random_range(OPENING.len()..bytes.len());
-                bytes[at] = chance.random();
-            }
+            spoil(&mut bytes[OPENING.len()..], &mut chance);
             let out = through(&bytes, &mut chance).await;
-            assert!(out.len() <= bytes.len() + 64, "seed {seed}: {} of {}", out.len(), bytes.len());
+            assert_eq!(out, mended(&bytes), "seed {seed}");
+            assert!(out.len().abs_diff(bytes.len()) <= 64, "seed {seed}: {} of {}", out.len(), bytes.len());
+            if out == bytes { same += 1 } else { changed += 1 }
+        }
+        assert!(100 < changed && 100 < same, "{changed} were changed, and {same} were not");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_of_chance_behind_a_host_come_out_as_they_went_in() {
+        let begin = [OPENING, SETTINGS, &frame(4, &headers(b"127.0.0.1:2379"))].concat().len() + HEAD_BYTES;
+        for seed in 0..500 {
+            let mut chance = StdRng::seed_from_u64(seed);
+            let mut bytes = conversation(b"127.0.0.1:2379");
+            // What is within the first frame of data.
+            spoil(&mut bytes[begin..][..data().len() - HEAD_BYTES], &mut chance);
+            assert_eq!(through(&bytes, &mut chance).await, bytes, "seed {seed}");
         }
     }
 }

@@ -96,14 +96,14 @@ pub struct RegistryDiscovery {
 pub(super) fn read(raw: &RawFlags) -> Result<Option<Discovery>, ConfigError> {
     let flags = &raw.discovery;
     let is_listed = raw.initial_cluster.as_deref().is_some_and(|text| !text.is_empty());
-    let ways = [is_listed, !flags.srv.is_empty(), !flags.endpoints.is_empty()];
+    let ways = [is_listed, !flags.srv.is_empty(), is_at_a_registry(flags)];
     if 1 < ways.iter().filter(|chosen| **chosen).count() {
         return Err(ConfigError::ConflictingBootstrap);
     }
     if flags.token.is_empty() != flags.endpoints.is_empty() {
         return Err(ConfigError::HalfARegistry);
     }
-    if !flags.endpoints.is_empty() {
+    if is_at_a_registry(flags) {
         return Ok(Some(Discovery::Registry(registry(flags)?)));
     }
     Ok((!flags.srv.is_empty()).then(|| {
@@ -145,9 +145,15 @@ fn login(user: &str, password: &Secret) -> Result<Option<(String, Secret)>, Conf
     }
 }
 
-/// Whether the flags mean to find the cluster in DNS, so that this member alone is not it.
+/// Whether the flags mean to find the cluster in DNS, so that this member alone is not it. As in etcd, the
+/// name of a service counts for nothing beside a registry.
 pub(super) fn is_in_dns(raw: &RawDiscovery) -> bool {
-    !raw.srv.is_empty() || !raw.srv_name.is_empty()
+    !is_at_a_registry(raw) && (!raw.srv.is_empty() || !raw.srv_name.is_empty())
+}
+
+/// Whether the flags mean to find the cluster at a service, to which this member tells of itself.
+pub(super) fn is_at_a_registry(raw: &RawDiscovery) -> bool {
+    !raw.endpoints.is_empty()
 }
 
 /// Tells clusters apart that are found at services: their members' ids rest on the token.

@@ -253,3 +253,20 @@ fn a_registry_has_a_token_endpoints_and_a_whole_login() {
     assert_eq!(read(|flags| flags.password = Secret("p".to_owned())), login);
     assert!(read(|flags| flags.srv = "d".to_owned()).starts_with("multiple discovery or bootstrap flags"));
 }
+
+#[test]
+fn a_member_comes_to_a_registry_as_a_cluster_of_its_own() {
+    let check = |listed: Option<String>, srv_name: &str| {
+        let config = accept(|raw| {
+            raw.discovery.token = "t".to_owned();
+            raw.discovery.endpoints = "a:1".to_owned();
+            raw.discovery.srv_name = srv_name.to_owned();
+            raw.initial_cluster = listed.clone();
+        });
+        assert_eq!(config.initial_cluster_text(), "default=http://localhost:2380", "{listed:?} {srv_name:?}");
+        assert_eq!(config.verify_bootstrap(), Ok(()));
+    };
+    check(None, "");
+    check(some(""), "");
+    check(None, "x");
+}

@@ -91,15 +91,7 @@ impl Answers {
             let (mut answers, mut failed, first) = state?;
             let next = match first {
                 Some(first) => Ok(Some(first)),
-                None => {
-                    let next = answers.next_or_failed(&mut failed);
-                    match end {
-                        None => next.await,
-                        Some(end) => tokio::time::timeout_at(end, next)
-                            .await
-                            .unwrap_or_else(|_| Err(status::out_of_time())),
-                    }
-                }
+                None => answers.next_before(end, &mut failed).await,
             };
             let sent = |line: String| Ok::<Bytes, Infallible>(line.into());
             match next {
@@ -111,6 +103,22 @@ impl Answers {
             }
         });
         Ok(json_response(Body::from_stream(lines)))
+    }
+
+    /// The next one, if it comes in time.
+    async fn next_before(
+        &mut self,
+        end: Option<Instant>,
+        failed: &mut Failed,
+    ) -> Result<Option<String>, Status> {
+        let Some(end) = end else { return self.next_or_failed(failed).await };
+        // A timeout looks at the clock only if there is nothing yet: a stream that always has more would
+        // never end.
+        if end <= Instant::now() {
+            return Err(status::out_of_time());
+        }
+        let next = tokio::time::timeout_at(end, self.next_or_failed(failed));
+        next.await.unwrap_or_else(|_| Err(status::out_of_time()))
     }
 
     async fn next_or_failed(&mut self, failed: &mut Failed) -> Result<Option<String>, Status> {
@@ -135,4 +143,34 @@ fn json_response(body: Body) -> Response {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(GRPC_CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::{frames, routes::Routes};
+    use futures::StreamExt;
+    use meerkat_proto::pb::etcdserver::WatchResponse;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_always_has_more_ends_in_time() {
+        let routes = Routes::new();
+        let kind = routes.find("/v3/watch").expect("a call").output();
+        let message = frames::frame(&WatchResponse { watch_id: 7, ..WatchResponse::default() });
+        let endless = futures::stream::repeat_with(move || Ok::<_, Infallible>(message.clone()));
+        let answers = Answers::new(Response::new(Body::from_stream(endless)), kind);
+        let end = Instant::now() + Duration::from_secs(1);
+        let response = answers.stream(None, Some(end)).await.expect("it has begun");
+        let mut lines = response.into_body().into_data_stream();
+        for is_over in [false, false, true] {
+            if is_over {
+                tokio::time::advance(Duration::from_secs(1)).await;
+            }
+            let line = lines.next().await.expect("a line").expect("a good one");
+            let expected = if is_over { "{\"error\":{\"grpc_code\":4," } else { "{\"result\":" };
+            assert!(line.starts_with(expected.as_bytes()), "{is_over}: {line:?}");
+        }
+        assert!(lines.next().await.is_none(), "that was the last");
+    }
 }

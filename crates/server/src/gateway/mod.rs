@@ -17,6 +17,7 @@ mod json_in;
 mod json_out;
 mod requests;
 mod routes;
+mod socket;
 mod split;
 pub(crate) mod websocket;
 
@@ -153,21 +154,31 @@ impl Gateway {
         let mut requests = Requests::new(body, method.input(), self.json_bytes_max);
         let first = punctual::in_time(requests.next()).await.map_err(|late| Malformed::new(late.to_string()));
         let first = first.and_then(|first| first).map_err(|malformed| malformed.status())?;
-        let (body, malformed) = if method.is_client_streaming() {
+        let (body, malformed, rest) = if method.is_client_streaming() {
             let (tell, malformed) = oneshot::channel();
-            (requests.into_body(first, tell), Some(malformed))
+            (requests.into_body(first, tell), Some(malformed), None)
         } else {
             let message = first.unwrap_or_else(|| DynamicMessage::new(method.input()));
-            (Body::from(frames::frame(&message)), None)
+            (Body::from(frames::frame(&message)), None, Some(requests))
         };
         let mut call = Request::new(body);
         *call.method_mut() = Method::POST;
         *call.uri_mut() = uri;
         *call.headers_mut() = metadata(&parts.headers);
         *call.extensions_mut() = parts.extensions;
-        let Ok(response) = self.inner.clone().oneshot(call).await;
-        let answers = Answers::new(response, method.output());
-        if method.is_server_streaming() { answers.stream(malformed, end).await } else { answers.one().await }
+        let answer = async {
+            let Ok(response) = self.inner.clone().oneshot(call).await;
+            let answers = Answers::new(response, method.output());
+            match method.is_server_streaming() {
+                true => answers.stream(malformed, end).await,
+                false => answers.one().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            never = requests::pass_over(rest) => match never {},
+        }
     }
 }
 
@@ -292,5 +303,31 @@ mod tests {
             let Ok(answer) = answer.await.expect("it is answered");
             assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{path}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_there_for_the_next_call_after_a_body_whose_end_came_late() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut client, io) = tokio::io::duplex(4096);
+        let config = Config::from_flags(crate::config::RawFlags::default()).expect("the defaults");
+        let second = std::time::Duration::from_secs(1);
+        let slow = axum::Router::new().fallback(async move || tokio::time::sleep(10 * second).await);
+        let gateway = router(slow, &config, Arc::default());
+        let (_stop, stopping) = tokio::sync::watch::channel(false);
+        let port = crate::client_port::tests::Once(Some(io));
+        let serving =
+            tokio::spawn(async move { crate::client_port::serve(port, gateway, &config, stopping).await });
+        let head = "POST /v3/kv/range HTTP/1.1\r\nHost: member\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for call in ["the first", "the next"] {
+            client.write_all(format!("{head}2\r\n{{}}\r\n").as_bytes()).await.expect("room");
+            tokio::time::sleep(second).await;
+            client.write_all(b"0\r\n\r\n").await.expect("room");
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"}") {
+                let read = client.read_buf(&mut answer).await.expect("it is open");
+                assert_ne!(read, 0, "{call}: it was closed");
+            }
+        }
+        serving.abort();
     }
 }

@@ -70,3 +70,13 @@ impl Requests {
         }))
     }
 }
+
+/// Reads what comes after the request that counts, and heeds none of it, for as long as somebody waits for
+/// the answer. Left unread, it would hide the end of its client; and a connection over HTTP/1 is only there
+/// for the next request if this one was read to its end.
+pub(super) async fn pass_over(rest: Option<Requests>) -> Infallible {
+    if let Some(mut rest) = rest {
+        while let Some(Ok(_)) = rest.body.frame().await {}
+    }
+    std::future::pending().await
+}

@@ -1,4 +1,5 @@
-//! A call of the gateway over a WebSocket, for pages in browsers, which can stream no other way.
+//! A call of the gateway over a WebSocket, for pages in browsers, which can stream no other way: how it
+//! begins. What is said on it is [`socket`]'s.
 //!
 //! As in etcd: what each message says is a line of the body of a POST to the same path, and each line of the
 //! answer is a message. When the answer ends, so does the socket. The gateway behind it is the same; this
@@ -8,35 +9,16 @@
 //! A page cannot set headers, so a token comes as a subprotocol: `Sec-WebSocket-Protocol: Bearer, TOKEN`. Of
 //! the client's headers none else is heeded. A cookie is no login here: pages of others send it along, too.
 
-use super::{Gateway, plain};
-use crate::punctual::IDLE_WITHIN;
+use super::{Gateway, plain, socket};
 use axum::body::Body;
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
-use futures::{Sink, SinkExt, Stream, StreamExt};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::BodyExt;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error, Message};
 
 const BEARER: &str = "Bearer";
-
-/// How long one message may take to go out.
-const SEND_WITHIN: Duration = Duration::from_secs(60);
-const CLOSE_WITHIN: Duration = Duration::from_secs(2);
-
-/// Messages that were read and that the call has not taken yet.
-const WAITING_MAX: usize = 4;
 
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let names = |name: &HeaderName, wanted: &str| {
@@ -72,7 +54,7 @@ pub(super) fn answer(gateway: Arc<Gateway>, mut request: Request<Body>) -> Respo
     tokio::spawn(async move {
         // Without an upgrade the client has gone.
         if let Ok(upgraded) = upgrade.await {
-            serve(TokioIo::new(upgraded), &gateway, inner).await;
+            socket::serve(TokioIo::new(upgraded), &gateway, inner).await;
         }
     });
     response
@@ -111,68 +93,6 @@ fn inner(request: Request<Body>, token: Option<HeaderValue>) -> Request<Body> {
         inner.headers_mut().insert(header::AUTHORIZATION, token);
     }
     inner
-}
-
-async fn serve(io: impl AsyncRead + AsyncWrite + Unpin + Send, gateway: &Gateway, call: Request<Body>) {
-    let bytes_max = Some(gateway.json_bytes_max);
-    let config = WebSocketConfig::default().max_message_size(bytes_max).max_frame_size(bytes_max);
-    let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-    let (mut sink, mut stream) = socket.split();
-    // A page may open a socket before it has anything to ask.
-    let Ok(Some(first)) = tokio::time::timeout(IDLE_WITHIN, said(&mut stream)).await else { return };
-    let (ask, asked) = mpsc::channel(WAITING_MAX);
-    let lines = futures::stream::iter([first]).chain(ReceiverStream::new(asked));
-    let body = Body::from_stream(lines.map(Ok::<Bytes, Infallible>));
-    let call = call.map(|_| body);
-    let hear = async {
-        while let Some(line) = said(&mut stream).await {
-            // A call that takes no more is still asked whether its client has gone.
-            let _ = ask.send(line).await;
-        }
-    };
-    let tell = async { tell(&mut sink, gateway.serve(call).await.into_body()).await };
-    tokio::select! {
-        () = hear => {}
-        () = tell => {}
-    }
-    let _ = tokio::time::timeout(CLOSE_WITHIN, sink.close()).await;
-}
-
-/// The next message with an end of line after it; none if there will be no more.
-async fn said(stream: &mut (impl Stream<Item = Result<Message, Error>> + Unpin)) -> Option<Bytes> {
-    loop {
-        let said = match stream.next().await? {
-            Ok(Message::Text(text)) => Bytes::from(text),
-            Ok(Message::Binary(bytes)) => bytes,
-            // Answering pings is the socket's business.
-            Ok(Message::Ping(_) | Message::Pong(_)) => continue,
-            Ok(Message::Close(_) | Message::Frame(_)) | Err(_) => return None,
-        };
-        return Some([&said[..], b"\n"].concat().into());
-    }
-}
-
-/// Each line of the answer as a message, until there are no more or the client does not take them.
-async fn tell(sink: &mut (impl Sink<Message, Error = Error> + Unpin), mut answer: Body) {
-    let mut waiting = BytesMut::new();
-    while let Some(Ok(frame)) = answer.frame().await {
-        waiting.extend_from_slice(&frame.into_data().unwrap_or_default());
-        while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
-            let line = waiting.split_to(end + 1);
-            if !send(sink, &line[..end]).await {
-                return;
-            }
-        }
-    }
-    send(sink, &waiting).await;
-}
-
-async fn send(sink: &mut (impl Sink<Message, Error = Error> + Unpin), line: &[u8]) -> bool {
-    if line.is_empty() {
-        return true;
-    }
-    let message = Message::text(String::from_utf8_lossy(line).into_owned());
-    matches!(tokio::time::timeout(SEND_WITHIN, sink.send(message)).await, Ok(Ok(())))
 }
 
 #[cfg(test)]

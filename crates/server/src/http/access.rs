@@ -62,7 +62,7 @@ async fn guard(
 /// is told so, in etcd's words.
 fn is_a_certificate_that_would_not_count<B>(request: &Request<B>) -> bool {
     let named = request.extensions().get::<ClientCommonName>().is_some_and(|name| !name.0.is_empty());
-    named && request.uri().path().starts_with("/v3/")
+    named && ["/v3/", "/v3beta/"].iter().any(|prefix| request.uri().path().starts_with(prefix))
 }
 
 /// The name, without a port.
@@ -127,6 +127,7 @@ mod tests {
         let options = HttpOptions::new(true, "*", "*", "basic").expect("options");
         for (asks_who, path, name, expected) in [
             (true, "/v3/kv/range", "anna", StatusCode::BAD_REQUEST),
+            (true, "/v3beta/kv/range", "anna", StatusCode::BAD_REQUEST),
             (true, "/v3/kv/range", "", StatusCode::OK),
             (true, "/health", "anna", StatusCode::OK),
             (false, "/v3/kv/range", "anna", StatusCode::OK),

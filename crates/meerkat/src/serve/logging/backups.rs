@@ -21,9 +21,11 @@ use super::rotation::{self, Rotation};
 pub struct Keeper(Option<SyncSender<()>>);
 
 impl Keeper {
-    /// Starts the thread, unless the configuration leaves it nothing to do.
+    /// Starts the thread, unless the configuration leaves it nothing to do but what an earlier one left.
     pub fn start(directory: PathBuf, log: String, rotation: Rotation) -> io::Result<Keeper> {
         if !rotation.tends_backups() {
+            // What cannot be removed is in nobody's way.
+            drop(tend(&directory, &log, rotation));
             return Ok(Keeper(None));
         }
         // One call waits while another is answered: it will find all there is.
@@ -69,7 +71,7 @@ fn tend(directory: &Path, log: &str, rotation: Rotation) -> io::Result<()> {
 fn compress(directory: &Path, backup: &str) -> io::Result<()> {
     let (from, to) = (directory.join(backup), directory.join(rotation::compressed_name(backup)));
     // Under its name it is there whole or not at all, wherever a process may end.
-    let part = directory.join(format!("{}.part", rotation::compressed_name(backup)));
+    let part = directory.join(rotation::part_name(backup));
     let written = write_compressed(&from, &part).and_then(|()| fs::rename(&part, &to));
     if written.is_err() {
         drop(fs::remove_file(&part));
@@ -122,6 +124,7 @@ mod tests {
         fs::write(at("a.log"), "now").expect("written");
         // What an earlier process was stopped in.
         fs::write(at(&format!("a-{}.log.gz", stamps[2])), "half").expect("written");
+        fs::write(at(&format!("a-{}.log.gz.part", stamps[0])), "half").expect("written");
         let rotation = Rotation::from_json(KEEP_TWO).expect("a configuration");
         tend(directory.path(), "a.log", rotation).expect("done");
         let kept: Vec<String> = stamps[1..].iter().map(|stamp| format!("a-{stamp}.log.gz")).collect();
@@ -131,6 +134,19 @@ mod tests {
         }
         tend(directory.path(), "a.log", rotation).expect("nothing is left to do");
         assert_eq!(names(directory.path()).len(), 3);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_goes_at_the_start_even_if_backups_are_let_be() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let backup = "a-2026-01-01T00-00-00.000.log";
+        for name in [backup, &format!("{backup}.gz.part"), "a-notes.log.gz.part"] {
+            fs::write(directory.path().join(name), "half").expect("written");
+        }
+        let rotation = Rotation::from_json("{}").expect("a configuration");
+        let keeper = Keeper::start(directory.path().to_owned(), "a.log".to_owned(), rotation);
+        assert!(keeper.is_ok_and(|keeper| keeper.0.is_none()));
+        assert_eq!(names(directory.path()), [backup, "a-notes.log.gz.part"]);
     }
 
     #[test]

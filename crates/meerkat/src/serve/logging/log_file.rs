@@ -331,9 +331,34 @@ mod tests {
         assert_eq!(full.append(b"one\n").err().map(|error| error.kind()), Some(io::ErrorKind::StorageFull));
     }
 
+    /// Seconds since the epoch; given to a process that is only to say what its zone is.
+    const ASKED: &str = "OFFSET_ASKED_FOR";
+
+    /// A process reads its zone once, so each row has one of its own: this test again.
     #[test]
-    fn the_zone_of_this_machine_is_within_a_day() {
-        let (local, utc) = (now_ms(true), now_ms(false));
-        assert!(local.abs_diff(utc) < 86_400_000, "{local} and {utc}");
+    fn a_zone_is_ahead_of_utc_or_behind_and_may_change_with_the_season() {
+        if let Ok(time) = std::env::var(ASKED) {
+            // The clock is read twice, so this is right to half a minute.
+            let ahead_ms = i128::from(now_ms(true)) - i128::from(now_ms(false));
+            let ahead_minutes = (ahead_ms + 30_000).div_euclid(60_000);
+            println!("[{} {ahead_minutes}]", offset_s(time.parse().expect("seconds")));
+            return;
+        }
+        let path =
+            concat!(module_path!(), "::a_zone_is_ahead_of_utc_or_behind_and_may_change_with_the_season");
+        let (_, name) = path.split_once("::").expect("the name of the crate, and the test's");
+        let check = |zone: &str, time: u64, expected: &str| {
+            let mut child = std::process::Command::new(std::env::current_exe().expect("this one"));
+            child.args([name, "--exact", "--nocapture"]).env("TZ", zone).env(ASKED, time.to_string());
+            let said = String::from_utf8(child.output().expect("it runs").stdout).expect("text");
+            assert!(said.contains(expected), "{zone} at {time}: {said}");
+        };
+        // 2025-01-01 and 2025-07-01; then seconds at that time, and minutes now.
+        let (january, july) = (1_735_689_600, 1_751_328_000);
+        check("UTC0", january, "[0 0]");
+        check("IST-5:30", january, "[19800 330]");
+        check("NST3:30", january, "[-12600 -210]");
+        check("EST5EDT,M3.2.0,M11.1.0", january, "[-18000 ");
+        check("EST5EDT,M3.2.0,M11.1.0", july, "[-14400 ");
     }
 }

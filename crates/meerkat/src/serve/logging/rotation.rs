@@ -14,6 +14,8 @@ const DAY_MS: u64 = 86_400_000;
 const MEGABYTES_DEFAULT: u64 = 100;
 /// What a backup that is compressed has at the end of its name.
 const COMPRESSED: &str = ".gz";
+/// And while that is still being written.
+const PART: &str = ".part";
 
 /// What `--log-rotation-config-json` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +86,17 @@ impl Rotation {
         0 < self.age_max_days || 0 < self.backups_max || self.compress
     }
 
-    /// What is to be done with the files of a directory, by their names. The time is that which the names
-    /// have: of this machine's zone or not.
+    /// What is to be done with the files of a directory, by their names, while nothing is being compressed.
+    /// The time is that which the names have: of this machine's zone or not.
     pub fn upkeep(&self, log: &str, found: &[String], now_ms: u64) -> Upkeep {
         let mut backups: Vec<(&str, &str)> =
             found.iter().filter_map(|name| Some((stamp_of(log, name)?, name.as_str()))).collect();
         // Newest first. A stamp has a fixed width, so texts are ordered as the times are.
         backups.sort_unstable_by(|one, other| other.cmp(one));
         let cutoff = stamp(now_ms.saturating_sub(self.age_max_days.saturating_mul(DAY_MS)));
-        let mut upkeep = Upkeep::default();
+        let is_part = |name: &&String| is_part(log, name);
+        let mut upkeep =
+            Upkeep { remove: found.iter().filter(is_part).cloned().collect(), compress: Vec::new() };
         let mut stamps = BTreeSet::new();
         for (stamp, name) in backups {
             // A file and its compressed form are one backup: the compressing was cut short.
@@ -124,6 +128,17 @@ pub fn backup_name(log: &str, now_ms: u64) -> String {
 
 pub fn compressed_name(backup: &str) -> String {
     format!("{backup}{COMPRESSED}")
+}
+
+/// The name of the compressed form until it is whole.
+pub fn part_name(backup: &str) -> String {
+    format!("{backup}{COMPRESSED}{PART}")
+}
+
+/// Whether the file is what somebody who was stopped has left of compressing a backup of that log.
+fn is_part(log: &str, name: &str) -> bool {
+    let compressed = name.strip_suffix(PART).filter(|name| name.ends_with(COMPRESSED));
+    compressed.is_some_and(|name| stamp_of(log, name).is_some())
 }
 
 /// `2006-01-02T15-04-05.000`.
@@ -303,6 +318,20 @@ mod tests {
         check(Rotation { age_max_days: 30, ..EVERYTHING }, &all, &[OLD], &[]);
         check(Rotation { age_max_days: 1, ..EVERYTHING }, &all, &[MIDDLE, OLD], &[]);
         check(Rotation { age_max_days: u64::MAX, ..EVERYTHING }, &all, &[], &[]);
+    }
+
+    #[test]
+    fn what_is_left_of_a_compressing_goes_and_counts_for_no_backup() {
+        let part = part_name(MIDDLE);
+        let others = [
+            "b-2024-12-30T10-00-00.000.log.gz.part",
+            "a-2024-12-30T10-00-00.000.log.part",
+            "a-notes.log.gz.part",
+        ];
+        let all = [&[NEW, MIDDLE, OLD, &part], &others[..]].concat();
+        check(EVERYTHING, &all, &[&part], &[]);
+        check(Rotation { backups_max: 2, ..EVERYTHING }, &all, &[&part, OLD], &[]);
+        check(Rotation { compress: true, ..EVERYTHING }, &all, &[&part], &[NEW, MIDDLE, OLD]);
     }
 
     #[test]

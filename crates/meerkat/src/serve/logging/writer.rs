@@ -14,7 +14,7 @@ use super::log_file::LogFile;
 use super::outputs::{Target, refused};
 use super::rotation::Rotation;
 
-/// How often stderr hears of one file at most.
+/// How often stderr hears of one kind of trouble with one file at most.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// All places of the log.
@@ -83,13 +83,13 @@ impl Place {
             Place::File(file, complaints) => {
                 let now = Instant::now();
                 if let Err(error) = file.make_room(line.len(), now) {
-                    complaints
-                        .tell(now, || format!("cannot rotate the log {}: {error}", file.path().display()));
+                    let path = file.path().display();
+                    complaints.rotation.tell(now, || format!("cannot rotate the log {path}: {error}"));
                 }
                 if let Err(error) = file.append(line) {
                     complaints.lost += 1;
-                    let (path, lost) = (file.path().display().to_string(), complaints.lost);
-                    complaints.tell(now, || {
+                    let (path, lost) = (file.path().display(), complaints.lost);
+                    complaints.writing.tell(now, || {
                         format!("cannot write to the log {path}: {error} (lines lost: {lost})")
                     });
                 }
@@ -98,14 +98,21 @@ impl Place {
     }
 }
 
-/// What went wrong with one file.
+/// What went wrong with one file. Neither kind keeps the other from being told.
 #[derive(Default)]
 struct Complaints {
     lost: u64,
+    rotation: Seldom,
+    writing: Seldom,
+}
+
+/// When stderr last heard of one kind of trouble.
+#[derive(Default)]
+struct Seldom {
     last: Option<Instant>,
 }
 
-impl Complaints {
+impl Seldom {
     fn tell(&mut self, now: Instant, text: impl FnOnce() -> String) {
         if self.is_time(now) {
             drop(writeln!(io::stderr().lock(), "meerkat: {}", text()));
@@ -172,11 +179,27 @@ mod tests {
 
     #[test]
     fn complaints_are_few() {
-        let mut complaints = Complaints::default();
+        let mut complaints = Seldom::default();
         let start = Instant::now();
         let times = [0, 1, 3_599, 3_600, 3_601, 7_200].map(Duration::from_secs);
         let told = times.map(|after| complaints.is_time(start + after));
         assert_eq!(told, [true, false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_rotated_may_still_complain_of_lost_lines() {
+        let directory = tempfile::tempdir().expect("a directory");
+        // Good for a name, but not with the time in it.
+        let path = directory.path().join("x".repeat(250));
+        let rotation = Rotation { bytes_max: 4, ..Rotation::from_json("{}").expect("defaults") };
+        let writers = Writers::open(&[file(&path)], Some(rotation)).expect("open");
+        for _ in 0..2 {
+            writers.make_writer().write_all(b"one\n").expect("never fails");
+        }
+        let places = writers.places.lock().expect("no panic");
+        let Place::File(_, complaints) = &places[0] else { panic!("a file was asked for") };
+        assert!(complaints.rotation.last.is_some(), "told of");
+        assert!(complaints.writing.last.is_none(), "still to be told of");
     }
 
     #[test]

@@ -133,6 +133,9 @@ fn every_command_needs_what_the_contract_says() {
         // A name in a certificate that is no user.
         ("stranger", Command::GrantLease(grant), yes),
         ("stranger", Command::Put(put("w/1", None, false)), no),
+        ("stranger", Command::Put(put("w/1", Some(lease(3)), false)), no),
+        ("stranger", Command::RevokeLease(lease(3)), yes),
+        ("stranger", Command::RevokeLease(lease(1)), no),
         ("bare", Command::RevokeLease(lease(3)), yes),
         ("writer", Command::RevokeLease(lease(1)), yes),
         ("writer", Command::RevokeLease(lease(2)), no),
