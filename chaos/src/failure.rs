@@ -1,7 +1,8 @@
-//! Why a run did not pass, kept in three kinds that must never be mistaken for one another.
+//! Why a run did not pass, kept in kinds that must never be mistaken for one another.
 //!
-//! A broken promise is the system's fault. A harness failure proves nothing about the system, and
-//! must not count as a pass either. A missing program is neither: the run did not happen.
+//! A broken promise is the system's fault. Slowness may be the machine's: it is measured once more before
+//! it is believed. A harness failure proves nothing about the system, and must not count as a pass either.
+//! A missing program is neither: the run did not happen.
 
 /// Why a run did not pass.
 #[derive(Debug, thiserror::Error)]
@@ -9,6 +10,9 @@ pub enum Failure {
     /// The system under test did what it promised never to do.
     #[error("broken promise: {0}")]
     Broken(String),
+    /// The system did all it promised, but took longer than it may.
+    #[error("too slow: {0}")]
+    Slow(String),
     /// The harness could not do its part: nothing is known about the system.
     #[error("harness failure (nothing is proved): {0}")]
     Harness(String),
@@ -23,6 +27,11 @@ impl Failure {
         Self::Broken(what.into())
     }
 
+    /// It took longer than it may.
+    pub fn slow(what: impl Into<String>) -> Self {
+        Self::Slow(what.into())
+    }
+
     /// The harness could not do its part.
     pub fn harness(what: impl Into<String>) -> Self {
         Self::Harness(what.into())
@@ -31,22 +40,35 @@ impl Failure {
     /// The same failure with what was being done in front of it.
     #[must_use]
     pub fn during(self, what: &str) -> Self {
+        self.put(|why| format!("{what}: {why}"))
+    }
+
+    /// The same failure in other words. Those about a missing program stay.
+    #[must_use]
+    pub fn put(self, words: impl FnOnce(String) -> String) -> Self {
         match self {
-            Self::Broken(why) => Self::Broken(format!("{what}: {why}")),
-            Self::Harness(why) => Self::Harness(format!("{what}: {why}")),
+            Self::Broken(why) => Self::Broken(words(why)),
+            Self::Slow(why) => Self::Slow(words(why)),
+            Self::Harness(why) => Self::Harness(words(why)),
             Self::Missing(why) => Self::Missing(why),
         }
     }
 
     /// Several findings of one checker as one failure, or nothing if there are none.
     pub fn from_findings(promise: &str, findings: Vec<String>) -> Result<(), Self> {
-        if findings.is_empty() {
-            return Ok(());
-        }
-        // The first few findings name the fault; the rest are usually its echoes.
-        let shown: Vec<&str> = findings.iter().take(8).map(String::as_str).collect();
-        Err(Self::Broken(format!("{promise}: {} finding(s)\n  {}", findings.len(), shown.join("\n  "))))
+        if findings.is_empty() { Ok(()) } else { Err(Self::Broken(told(promise, &findings))) }
     }
+
+    /// As [`Failure::from_findings`], of times that were too long.
+    pub fn from_times(promise: &str, findings: Vec<String>) -> Result<(), Self> {
+        if findings.is_empty() { Ok(()) } else { Err(Self::Slow(told(promise, &findings))) }
+    }
+}
+
+fn told(promise: &str, findings: &[String]) -> String {
+    // The first few findings name the fault; the rest are usually its echoes.
+    let shown: Vec<&str> = findings.iter().take(8).map(String::as_str).collect();
+    format!("{promise}: {} finding(s)\n  {}", findings.len(), shown.join("\n  "))
 }
 
 impl From<std::io::Error> for Failure {

@@ -86,7 +86,7 @@ async fn main() -> ExitCode {
         Err(failure) => {
             eprintln!("{scenario}: {failure}");
             // A program that asks can tell a broken promise from a run that proved nothing.
-            ExitCode::from(if matches!(failure, Failure::Broken(_)) { 1 } else { 2 })
+            ExitCode::from(if matches!(failure, Failure::Broken(_) | Failure::Slow(_)) { 1 } else { 2 })
         }
     }
 }

@@ -6,6 +6,7 @@ use meerkat_chaos::binary::long_forms_wanted;
 use meerkat_chaos::driver::Product;
 use meerkat_chaos::failover::fate::Told;
 use meerkat_chaos::scenario::client_fate::{Plan, Report, run};
+use meerkat_chaos::scenario::control::with_some_seed;
 use meerkat_chaos::scenario::run_test;
 
 fn plan(product: Product, faults: usize) -> Plan {
@@ -37,8 +38,9 @@ fn a_write_cut_short_by_a_failing_leader_is_unknown_and_never_falsely_failed() {
 
 #[test]
 fn the_same_holds_on_etcd() {
-    let report = run_test("client fate on etcd", Duration::from_secs(150), async {
-        run(&plan(Product::Etcd, 12)).await
+    let (name, first) = ("client fate on etcd", plan(Product::Etcd, 12));
+    let report = run_test(name, Duration::from_secs(300), async {
+        with_some_seed(name, first.seed, async |seed| run(&Plan { seed, ..first }).await).await
     });
     if let Some(report) = report {
         assert_put_to_the_test(&report);

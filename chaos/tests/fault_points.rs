@@ -7,7 +7,7 @@ use meerkat_chaos::scenario::run_test;
 
 #[test]
 fn a_member_killed_at_any_fault_point_recovers_and_nothing_is_lost() {
-    run_test("fault points", Duration::from_secs(240), async { run(POINTS, Strike::Kill).await });
+    run_test("fault points", Duration::from_secs(400), async { run(POINTS, Strike::Kill).await });
 }
 
 fn at_the_log(strike: Strike, name: &str) {

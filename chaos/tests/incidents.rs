@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-const BUDGET: Duration = Duration::from_secs(120);
+const BUDGET: Duration = Duration::from_secs(300);
 
 fn broken(status: Status) -> Failure {
     Failure::broken(describe(&status))
@@ -64,7 +64,7 @@ fn snapshots_in_quick_succession_are_all_taken_in() {
         let (began, mut came) = (Instant::now(), 0);
         for round in 0_u64.. {
             // A member that has taken one in before it is killed needs no other while its log is kept for it.
-            if came == SNAPSHOTS || Duration::from_secs(60) < began.elapsed() {
+            if came == SNAPSHOTS || Duration::from_secs(150) < began.elapsed() {
                 break;
             }
             cluster.member(SLEEPER).kill()?;
@@ -86,7 +86,7 @@ fn snapshots_in_quick_succession_are_all_taken_in() {
 
 /// Not if the others still have what the member lacks in their logs.
 async fn snapshot_comes(cluster: &mut Cluster, index: usize, wanted: usize) -> Result<bool, Failure> {
-    let deadline = Instant::now() + Duration::from_secs(3);
+    let deadline = Instant::now() + Duration::from_secs(15);
     loop {
         let printed = cluster.members()[index].printed()?;
         if wanted <= printed.matches("\"installing a snapshot\"").count() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use meerkat_chaos::binary::long_forms_wanted;
 use meerkat_chaos::driver::Product;
+use meerkat_chaos::scenario::control::{SEEDS, with_some_seed};
 use meerkat_chaos::scenario::membership::{Plan, run};
 use meerkat_chaos::scenario::run_test;
 
@@ -17,7 +18,13 @@ fn change(name: &str, product: Product, lasting: Duration) {
         if long_forms_wanted() { (200, Duration::from_secs(3_600)) } else { (200, lasting) };
     let plan = Plan { product, changes, lasting, seed: seed() };
     let budget = lasting + Duration::from_secs(240);
-    let Some(report) = run_test(name, budget, async { Box::pin(run(&plan)).await }) else { return };
+    let report = match product {
+        Product::Meerkat => run_test(name, budget, async { Box::pin(run(&plan)).await }),
+        Product::Etcd => run_test(name, budget + lasting * (SEEDS as u32 - 1), async {
+            with_some_seed(name, plan.seed, async |seed| Box::pin(run(&Plan { seed, ..plan })).await).await
+        }),
+    };
+    let Some(report) = report else { return };
     println!("{name}: {report:?}");
     assert!(report.changes >= 2, "only {} changes in {lasting:?}", report.changes);
     assert!(0 < report.tally.added && 0 < report.tally.removed, "nobody came or nobody went");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use meerkat_chaos::binary::long_forms_wanted;
 use meerkat_chaos::driver::Product;
 use meerkat_chaos::run::command::{Request, run};
+use meerkat_chaos::scenario::control::with_some_seed;
 use meerkat_chaos::scenario::run_test;
 
 /// The scenario's own length, unless a shorter control is enough.
@@ -37,8 +38,9 @@ fn every_promise_holds_under_every_fault() {
 
 #[test]
 fn etcd_passes_the_same_run_so_the_harness_itself_is_sound() {
-    let story = run_test("smoke control", Duration::from_secs(300), async {
-        run(&request(Product::Etcd, 1, "smoke-etcd.html")).await
+    let (name, first) = ("smoke control", request(Product::Etcd, 1, "smoke-etcd.html"));
+    let story = run_test(name, Duration::from_secs(600), async {
+        with_some_seed(name, first.seed, async |seed| run(&Request { seed, ..first.clone() }).await).await
     });
     if let Some(story) = story {
         assert!(3 < story.record.faults.len(), "{:?}", story.record.faults);

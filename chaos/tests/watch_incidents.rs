@@ -409,9 +409,9 @@ fn stalled_readers_do_not_move_the_p99_of_puts() {
         println!("p99 of puts: without {without:?}, with {with:?}");
         // Generous: one machine, and a test beside others. A member that waits for stalled readers
         // is slower by whole seconds.
-        let allowed = without[1] * 3 + Duration::from_millis(30);
+        let allowed = without[1] * 3 + Duration::from_millis(100);
         if allowed < with[1] {
-            return Err(Failure::broken(format!(
+            return Err(Failure::slow(format!(
                 "p99 {:?} with stalled readers, {:?} without",
                 with[1], without[1]
             )));

@@ -11,18 +11,7 @@ member_ids=()
 client_ports=()
 peer_ports=()
 
-# Ports that nobody listens on, all held open until all are known: how many. From below the range that
-# outgoing connections get theirs from, so that they stay free while whoever has them is dead.
-free_ports() {
-  python3 -c '
-import random, socket, sys
-held = []
-for port in random.sample(range(16000, 32000), 16000):
-    try: held.append(socket.create_server(("127.0.0.1", port)))
-    except OSError: continue
-    if len(held) == int(sys.argv[1]): break
-print(*(listener.getsockname()[1] for listener in held))' "$1"
-}
+source scripts/third_party/ports.sh
 
 # Whether nobody listens on a port of this machine, by either of its addresses.
 port_is_free() {
@@ -55,7 +44,8 @@ start_members() {
   local -a ports
   shift 3
   [[ -x "${server[0]}" ]] || die "${server[0]} is not built"
-  read -ra ports < <(free_ports $((2 * count)))
+  take_ports $((2 * count))
+  ports=("${taken_ports[@]}")
   if [[ "$first" != 0 ]]; then
     port_is_free "$first" || die "port $first is taken on this machine, and the clients' tests insist on it"
     ports[0]="$first"

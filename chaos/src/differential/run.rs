@@ -87,11 +87,7 @@ fn members_of(product: Product) -> usize {
 }
 
 fn with_replay(failure: Failure, replay: &str) -> Failure {
-    match failure {
-        Failure::Broken(what) => Failure::Broken(format!("{what}\nagain with: {replay}")),
-        Failure::Harness(what) => Failure::Harness(format!("{what}\nagain with: {replay}")),
-        Failure::Missing(what) => Failure::Missing(what),
-    }
+    failure.put(|what| format!("{what}\nagain with: {replay}"))
 }
 
 struct Both {

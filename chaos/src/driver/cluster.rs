@@ -67,6 +67,13 @@ impl ClusterSpec {
     pub fn with_quick_elections(self) -> Self {
         self.with_flags(&["--heartbeat-interval=50", "--election-timeout=500"])
     }
+
+    /// Long election time-outs, for runs in which a busy machine is not to change the leader. No
+    /// lease is then granted for less than five seconds.
+    #[must_use]
+    pub fn with_slow_elections(self) -> Self {
+        self.with_flags(&["--heartbeat-interval=300", "--election-timeout=3000"])
+    }
 }
 
 /// A cluster and all it owns.

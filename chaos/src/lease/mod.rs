@@ -3,7 +3,7 @@
 //! Reading order: `record` is plain data; `stream` is one LeaseKeepAlive call, raw; `keeper` is a
 //! client that holds leases and writes down what it was told, `holder` one that does so as it is
 //! bid; `witness` sees keys die on every member; `leaders` sees who led; `partition` cuts members
-//! off. Nothing here judges.
+//! off. Nothing here judges, but for how late is too late, which all who do have in common.
 
 pub mod holder;
 pub mod keeper;
@@ -18,3 +18,11 @@ pub use keeper::Keepers;
 pub use leaders::LeaderWatch;
 pub use stream::KeepAliveStream;
 pub use witness::Witnesses;
+
+use std::time::Duration;
+
+/// How late a lease may end under one leader. Short forms run beside much else on small machines, which
+/// stand still for seconds; one that ends too early is held against the cluster in either form.
+pub fn lateness() -> Duration {
+    Duration::from_secs(if crate::binary::long_forms_wanted() { 1 } else { 3 })
+}

@@ -205,7 +205,7 @@ impl Run<'_> {
 
     fn note(&mut self, failure: Failure) {
         match failure {
-            Failure::Broken(why) => self.broken.push(why),
+            Failure::Broken(why) | Failure::Slow(why) => self.broken.push(why),
             other => self.troubles.push(other.to_string()),
         }
     }

@@ -109,7 +109,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     }
     println!("{report}");
     if plan.strict {
-        Failure::from_findings("watches resume in time", report.times.over_bound())?;
+        Failure::from_times("watches resume in time", report.times.over_bound())?;
     }
     Ok(report)
 }

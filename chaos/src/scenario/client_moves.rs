@@ -49,13 +49,17 @@ pub async fn leave_a_member_that_is_cut_off(product: Product) -> Result<Moved, F
     // A leader that is cut off has to be replaced before anybody can write.
     let fresh = pace.next(began, HEARD_WITHIN).await?;
     let could_write = Instant::now();
-    hear(&watcher, fresh, MOVES_WITHIN).await?;
+    hear(&watcher, fresh, HEARD_WITHIN).await?;
+    let late = could_write.elapsed();
     let took = cut.elapsed();
     let to =
         watcher.hangs_on(&mut stage).ok_or_else(|| Failure::broken("a watch that hears hangs nowhere"))?;
-    println!("cut off: from m{from} to m{to} in {took:?}, {:?} after writes went on", could_write.elapsed());
+    println!("cut off: from m{from} to m{to} in {took:?}, {late:?} after writes went on");
     if to == from {
         return Err(Failure::broken(format!("the watch still hangs on m{from}, which is cut off")));
+    }
+    if MOVES_WITHIN < late {
+        return Err(Failure::slow(format!("the watch moved {late:?} after writes went on")));
     }
     stage.heal(&strike).await?;
     let (writes, _) = pace.finish().await?;

@@ -95,7 +95,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     let report = Report { meerkat: meerkat.finish().await?, etcd: etcd.finish().await? };
     println!("{}", table(plan, &report));
     let findings = not_worse::check(&report.meerkat, &report.etcd, plan.tolerance);
-    Failure::from_findings("writes are possible again as soon as on etcd", findings)?;
+    Failure::from_times("writes are possible again as soon as on etcd", findings)?;
     Ok(report)
 }
 

@@ -5,6 +5,7 @@
 //! point that is never reached fails the run: a fault that did not happen proves nothing.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use meerkat_proto::pb::etcdserver::CompactionRequest;
@@ -19,6 +20,10 @@ use crate::workload::unique::{self, Running, Shape};
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const STRUCK_WITHIN: Duration = Duration::from_secs(30);
 const VICTIM: usize = 1;
+/// Writes after which the others have surely purged what a sleeper lacks.
+const PURGED_AFTER: u64 = 6_000;
+/// How long these may take, or the purging itself.
+const PURGED_WITHIN: Duration = Duration::from_secs(180);
 
 /// What brings a member to a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +133,7 @@ pub async fn run(points: &[Point], strike: Strike) -> Result<(), Failure> {
 async fn walk(cluster: &mut Cluster, load: &Running, point: &Point, strike: Strike) -> Result<(), Failure> {
     cluster.member(VICTIM).kill()?;
     if point.road == Road::Snapshot {
-        // Enough that the others purge what the sleeper lacks.
-        load.wait_for_more(6_000, Duration::from_secs(60)).await?;
+        fall_behind(cluster, load).await?;
     }
     let printed_before = cluster.members()[VICTIM].printed()?.len();
     let plan = format!("{}={}@{}", point.name, strike.name(), point.pass);
@@ -144,6 +148,39 @@ async fn walk(cluster: &mut Cluster, load: &Running, point: &Point, strike: Stri
     }
     cluster.revive(READY_WITHIN).await?;
     load.wait_for_more(20, READY_WITHIN).await
+}
+
+/// Waits until the others have purged what the sleeper lacks. That is seen when the segments are gone
+/// that they wrote to while it slept.
+async fn fall_behind(cluster: &Cluster, load: &Running) -> Result<(), Failure> {
+    load.wait_for_more(100, READY_WITHIN).await?;
+    let others = cluster.members().iter().enumerate().filter(|(index, _)| *index != VICTIM);
+    let segments: Result<Vec<PathBuf>, Failure> =
+        others.map(|(_, member)| newest_segment(&member.data_dir().join("member/wal"))).collect();
+    let (segments, enough) = (segments?, load.acknowledged() + PURGED_AFTER);
+    let began = Instant::now();
+    while load.acknowledged() < enough && segments.iter().any(|segment| segment.exists()) {
+        if PURGED_WITHIN < began.elapsed() {
+            let missing = enough - load.acknowledged();
+            return Err(Failure::broken(format!(
+                "after {PURGED_WITHIN:?} nothing is purged and {missing} of {PURGED_AFTER} writes are missing"
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+/// The segment that a log is being written to.
+fn newest_segment(dir: &Path) -> Result<PathBuf, Failure> {
+    let mut newest = None;
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            newest = newest.max(Some(path));
+        }
+    }
+    newest.ok_or_else(|| Failure::harness(format!("no log segment in {}", dir.display())))
 }
 
 /// Drives the member down its road until it ends.

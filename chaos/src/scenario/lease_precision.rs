@@ -19,14 +19,14 @@ use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
 use crate::lease::keeper::PREFIX;
 use crate::lease::record::{LeaseHistory, RenewalEnd, Span};
-use crate::lease::{Keepers, LeaderWatch, Witnesses};
+use crate::lease::{self, Keepers, LeaderWatch, Witnesses};
 use crate::outcome::describe;
 
 const MEMBERS: usize = 3;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The longest TTL of any keeper, the lateness and what the last change of leader may add.
-const RUN_OUT: Duration = Duration::from_secs(16);
+const RUN_OUT: Duration = Duration::from_secs(18);
 const TOLD_WITHIN: Duration = Duration::from_secs(20);
 /// As `with_quick_elections` sets it.
 const ELECTION: Duration = Duration::from_millis(500);
@@ -127,7 +127,7 @@ const UNRECORDED_INTERVALS: u32 = 4;
 
 fn bounds(plan: &Plan) -> Bounds {
     Bounds {
-        lateness: Duration::from_secs(1),
+        lateness: lease::lateness(),
         checkpoint: (plan.product == Product::Meerkat).then_some(UNRECORDED_INTERVALS * plan.checkpoint),
         election: ELECTION,
         straggle: Duration::from_millis(500),

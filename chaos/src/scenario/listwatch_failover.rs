@@ -24,6 +24,8 @@ const DOWN_FOR: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(400);
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const LEVEL_WITHIN: Duration = Duration::from_secs(30);
+/// How long a door may put off who asks it while its member finds its place in the cluster.
+const BEACON_WITHIN: Duration = Duration::from_secs(20);
 /// What comes after the end would be something sent twice.
 const LISTEN_ON: Duration = Duration::from_millis(500);
 /// Of those informers whose watches end by themselves.
@@ -43,7 +45,7 @@ impl Plan {
     pub fn for_suite(seed: u64) -> (Plan, Duration) {
         match binary::long_forms_wanted() {
             true => (Plan { kills: 200, seed }, Duration::from_secs(1_800)),
-            false => (Plan { kills: 10, seed }, Duration::from_secs(60)),
+            false => (Plan { kills: 10, seed }, Duration::from_secs(180)),
         }
     }
 }
@@ -159,22 +161,38 @@ async fn level(cluster: &Cluster, informers: &[Informer]) -> Result<u64, Failure
     let known = informers.iter().map(Informer::position).max().unwrap_or(0);
     let url = cluster.members()[0].listwatch_url();
     let path = "/api/v1/namespaces/default/configmaps/beacon";
-    let body = serde_json::json!({"data": {"after": known.to_string()}});
-    let patched = listwatch::http::ask(&url, "PATCH", path, Some(&body)).await?;
-    let object = match patched.status {
-        404 => {
-            let body = serde_json::json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "beacon"},
-            });
+    let change = serde_json::json!({"data": {"after": known.to_string()}});
+    let beacon = serde_json::json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "beacon"},
+    });
+    let began = Instant::now();
+    loop {
+        let mut answered = listwatch::http::ask(&url, "PATCH", path, Some(&change)).await?;
+        let missing = answered.status == 404;
+        if missing {
             let collection = "/api/v1/namespaces/default/configmaps";
-            listwatch::http::expect(&url, "POST", collection, Some(&body), &[201]).await?
+            answered = listwatch::http::ask(&url, "POST", collection, Some(&beacon)).await?;
         }
-        200 => patched.json()?,
-        status => {
-            let body = String::from_utf8_lossy(&patched.body).into_owned();
-            return Err(Failure::broken(format!("the beacon is refused: {status}: {body}")));
+        let put_off = match answered.status {
+            429 | 500 | 503 | 504 => true,
+            // What was put off before may have been done all the same.
+            409 => missing,
+            _ => false,
+        };
+        match answered.status {
+            200 | 201 => return resource_version(&answered.json()?),
+            _ if put_off && began.elapsed() < BEACON_WITHIN => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            status => {
+                let body = String::from_utf8_lossy(&answered.body).into_owned();
+                return Err(Failure::broken(format!("the beacon is refused: {status}: {body}")));
+            }
         }
-    };
+    }
+}
+
+fn resource_version(object: &serde_json::Value) -> Result<u64, Failure> {
     let rv = object["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse().ok());
     rv.ok_or_else(|| Failure::broken(format!("no resourceVersion: {object}")))
 }

@@ -8,6 +8,7 @@ pub mod client_failover;
 pub mod client_fate;
 pub mod client_moves;
 pub mod clocks;
+pub mod control;
 pub mod crash;
 pub mod disks;
 pub mod failover_time;

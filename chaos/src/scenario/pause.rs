@@ -84,7 +84,7 @@ async fn round(cluster: &mut Cluster, plan: &Plan, report: &mut Report) -> Resul
     let silence = counter::longest_silence(&written, paused_at, woken_at)?;
     report.silences.push(silence);
     if plan.serve_within < silence {
-        return Err(Failure::broken(format!(
+        return Err(Failure::slow(format!(
             "after the leader was paused nothing was acknowledged for {silence:?}; allowed are {:?}",
             plan.serve_within
         )));

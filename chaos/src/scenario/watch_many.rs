@@ -132,7 +132,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     );
     if plan.event_p99_max < report.event_p99 {
         let (p99, max) = (report.event_p99, plan.event_p99_max);
-        return Err(Failure::broken(format!("the p99 from put to event is {p99:?}, allowed are {max:?}")));
+        return Err(Failure::slow(format!("the p99 from put to event is {p99:?}, allowed are {max:?}")));
     }
     cluster.finish()?;
     Ok(report)

@@ -21,7 +21,7 @@ use crate::endpoint::Endpoint;
 use crate::lease::keeper::Place;
 use crate::lease::record::{LeaseHistory, Span};
 use crate::lease::witness::{Stalls, file};
-use crate::lease::{Keepers, LeaderWatch};
+use crate::lease::{self, Keepers, LeaderWatch};
 use crate::outcome::describe;
 use crate::run::trace::Fault;
 use crate::run::{Setting, Verdict, Workload};
@@ -35,7 +35,7 @@ const WATCHERS: usize = 3;
 const ASKERS: usize = 3;
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// The longest TTL, twice if the last leader is new, and the lateness.
-const RUN_OUT: Duration = Duration::from_secs(14);
+const RUN_OUT: Duration = Duration::from_secs(16);
 /// Looked at so often before what is left is held against the cluster: each new leader since would
 /// have begun all TTLs again.
 const LEFT_LOOKS: usize = 3;
@@ -45,13 +45,16 @@ const LAST_TRIES: usize = 5;
 /// How long the harm of a fault goes on after it was undone. A member that was cut off tells of the
 /// end of a lease once it is connected again, which takes it a few seconds.
 const AFTERMATH: Duration = Duration::from_secs(8);
+
 /// No new leader goes by what is recorded of a TTL: by default that is done once a minute.
-const BOUNDS: Bounds = Bounds {
-    lateness: Duration::from_secs(1),
-    checkpoint: None,
-    election: Duration::from_secs(1),
-    straggle: Duration::from_millis(500),
-};
+fn bounds() -> Bounds {
+    Bounds {
+        lateness: lease::lateness(),
+        checkpoint: None,
+        election: Duration::from_secs(1),
+        straggle: Duration::from_millis(500),
+    }
+}
 
 struct Lease {
     setting: Setting,
@@ -120,15 +123,15 @@ impl Lease {
         let there = keys_left(&self.setting).await?;
         let faults = self.setting.trace.record().faults;
         excuse(&mut history, &faults, &there);
-        let undecided = lease_bounds::undecided(&history, &BOUNDS);
+        let undecided = lease_bounds::undecided(&history, &bounds());
         let kept = history.leases.iter().filter(|lease| !lease.keys.is_empty()).count();
         let judged = kept.saturating_sub(undecided) as u64;
         println!(
             "lease: {judged} judged, {undecided} undecided, {} changes of leader, {:?}",
             history.leader_changes.len(),
-            lease_bounds::margins(&history, &BOUNDS)
+            lease_bounds::margins(&history, &bounds())
         );
-        let mut findings = lease_bounds::check(&history, &BOUNDS);
+        let mut findings = lease_bounds::check(&history, &bounds());
         findings.extend(outlived(&there, &last_key(&self.setting)));
         let promise = "no key dies before its lease's time, and none lives much longer".to_owned();
         Ok(vec![Verdict { workload: NAME.to_owned(), promise, judged, findings }])
@@ -251,7 +254,7 @@ mod tests {
     fn a_lease_that_was_said_to_be_gone_too_early_is_found_though_nobody_saw_its_keys_go() {
         let said = |at| {
             let lease = LeaseRecord { said_gone: vec![Duration::from_secs(at)], ..lease(None) };
-            lease_bounds::check(&kept(lease, &[], false), &BOUNDS).len()
+            lease_bounds::check(&kept(lease, &[], false), &bounds()).len()
         };
         assert_eq!((said(14), said(15)), (1, 0));
     }

@@ -439,6 +439,9 @@ async fn tokens(story: &mut Story) -> Result<(), Failure> {
     story.users.insert("gone", gone.clone());
     let (_, mut running) = gone.watch("o", "\0").await.map_err(failed("watch"))?;
     story.put("gone", put("o", 0, false)).await;
+    // Its own put first: what is heard later is of the time without the user.
+    let told = tokio::time::timeout(Duration::from_secs(20), running.message()).await;
+    told.map_err(|_| Failure::broken("a watch is not told its user's own put"))?.map_err(failed("hear"))?;
     remove("gone").await?;
     let rest = async |story: &mut Story, when: &str| {
         story.note(when, String::new());

@@ -84,11 +84,11 @@ fn a_token_is_known_to_every_member_and_what_ends_it_ends_it_everywhere() {
 #[test]
 fn a_token_that_is_not_used_runs_out_and_one_that_is_used_does_not() {
     run_test("tokens run out", BUDGET, async {
-        let cluster = start(1, &["--auth-token-ttl=2"]).await?;
+        let cluster = start(1, &["--auth-token-ttl=8"]).await?;
         let member = &cluster.endpoints()[0];
         furnish(&Client::nobody(member)).await?;
         let (used, unused) = (Client::login(member, "writer").await?, Client::login(member, "writer").await?);
-        for _ in 0..6 {
+        for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(500)).await;
             same("used", used.put("w/1").await, Ok(()))?;
         }

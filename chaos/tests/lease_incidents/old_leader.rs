@@ -8,20 +8,20 @@ use meerkat_chaos::checker::lease_bounds::{self, Bounds};
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::endpoint::Endpoint;
 use meerkat_chaos::lease::record::{LeaseHistory, Span};
-use meerkat_chaos::lease::{Holder, LeaderWatch, Witnesses, partition};
+use meerkat_chaos::lease::{Holder, LeaderWatch, Witnesses, lateness, partition};
 use meerkat_chaos::scenario::{run_test, settle};
 
 use super::product;
 
-const BUDGET: Duration = Duration::from_secs(90);
+const BUDGET: Duration = Duration::from_secs(150);
 const READY_WITHIN: Duration = Duration::from_secs(20);
-const TTL: i64 = 4;
+const TTL: i64 = 8;
 /// Well past the TTL, counted from the last renewal that the old leader can know of.
-const AWAY: Duration = Duration::from_secs(9);
+const AWAY: Duration = Duration::from_secs(14);
 /// After the old leader is back: long enough for it to revoke what it believes has run out.
 const AFTERWARDS: Duration = Duration::from_secs(4);
 /// For the leases to run out at the end, a change of leader counted in.
-const RUN_OUT: Duration = Duration::from_secs(9);
+const RUN_OUT: Duration = Duration::from_secs(16);
 const EVERY: Duration = Duration::from_millis(800);
 /// Many, so that a leader which wakes has much to revoke before it learns that it leads no more.
 const LEASES: i64 = 200;
@@ -30,6 +30,8 @@ const LEASES_THROUGH_DOORS: i64 = 20;
 /// The lease that is renewed through the old leader only.
 const FAITHFUL: i64 = 1_000;
 const CHECKPOINT: Duration = Duration::from_secs(1);
+/// As many intervals in a row may not reach the log.
+const UNRECORDED: Duration = Duration::from_secs(4);
 
 /// A cluster, and all that looks on.
 struct Scene {
@@ -92,8 +94,8 @@ impl Scene {
         let reign = self.leaders.finish().await?;
         (history.leader_changes, history.outages) = (reign.changes, reign.outages);
         let bounds = Bounds {
-            lateness: Duration::from_secs(1),
-            checkpoint: (product() == Product::Meerkat).then_some(CHECKPOINT),
+            lateness: lateness(),
+            checkpoint: (product() == Product::Meerkat).then_some(UNRECORDED),
             election: Duration::from_millis(500),
             straggle: Duration::from_millis(500),
         };

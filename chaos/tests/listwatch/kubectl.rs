@@ -1,15 +1,18 @@
 //! kubectl: what people type, on a cluster of three.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use meerkat_chaos::Failure;
 use meerkat_chaos::binary::long_forms_wanted;
 use meerkat_chaos::listwatch::kubectl::{Kubectl, programs};
 use meerkat_chaos::listwatch::{kubeconfig, start};
+use meerkat_chaos::metrics::Metrics;
 use meerkat_chaos::scenario::run_test;
 
 const WITHIN: Duration = Duration::from_secs(15);
+/// How long a kubectl may take until it watches.
+const WATCHES_WITHIN: Duration = Duration::from_secs(20);
 
 const DEFINITION: &str = r#"{
   "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -61,6 +64,8 @@ data:
 struct Hand {
     kubectl: Kubectl,
     namespace: String,
+    /// The door it talks to.
+    server: String,
 }
 
 impl Hand {
@@ -78,6 +83,29 @@ impl Hand {
         args.extend(["--namespace", &self.namespace]);
         args
     }
+
+    /// How many watches are open at its door.
+    fn watches(&self) -> Result<f64, Failure> {
+        let address = self.server.strip_prefix("http://").unwrap_or(&self.server);
+        let reading = async { Metrics::read(address).await?.get("meerkat_listwatch_watches") };
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(reading))
+    }
+
+    /// Waits until there is one more than there were. Of those, some may be about to end.
+    fn until_it_watches(&self, before: f64) -> Result<(), Failure> {
+        let (began, mut fewest) = (Instant::now(), before);
+        loop {
+            let now = self.watches()?;
+            if fewest < now {
+                return Ok(());
+            }
+            fewest = fewest.min(now);
+            if WATCHES_WITHIN < began.elapsed() {
+                return Err(Failure::broken(format!("no watch is opened within {WATCHES_WITHIN:?}")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 /// Runs `steps` with each kubectl there is.
@@ -90,7 +118,7 @@ fn with_each(name: &str, steps: impl Fn(&Hand) -> Result<(), Failure>) {
             let server = cluster.members()[number % 3].listwatch_url();
             let kubectl = Kubectl::new(program, &kubeconfig(&server, &home)?, &home);
             println!("{}", version(&kubectl)?);
-            let hand = Hand { kubectl, namespace: format!("test-{number}") };
+            let hand = Hand { kubectl, namespace: format!("test-{number}"), server };
             hand.kubectl.expect(&["create", "namespace", &hand.namespace], "", "created")?;
             steps(&hand).map_err(|failure| failure.during(&program_name(program)))?;
             hand.kubectl.expect(&["delete", "namespace", &hand.namespace, "--wait=false"], "", "deleted")?;
@@ -147,10 +175,11 @@ fn config_maps_are_created_read_changed_and_deleted() {
         hand.does("get configmaps -A --chunk-size=1 -o name", "", "configmap/settings")?;
 
         hand.does("delete configmap made", "", "deleted")?;
-        let waiting = ["wait", "--for=delete", "configmap/settings", "--timeout=15s", "-n", &hand.namespace];
+        let waiting = ["wait", "--for=delete", "configmap/settings", "--timeout=60s", "-n", &hand.namespace];
+        let before = hand.watches()?;
         let waiting = hand.kubectl.follow(&waiting)?;
         // It must have found what it is to wait for.
-        std::thread::sleep(Duration::from_secs(1));
+        hand.until_it_watches(before)?;
         hand.does("delete configmaps -l app=web", "", "deleted")?;
         waiting.line_with("condition met", WITHIN)?;
         let left = hand.does("get configmaps -o name", "", "")?;

@@ -33,6 +33,8 @@ use crate::{gateway, start};
 
 const STEPS: usize = 150;
 const WITHIN: Duration = Duration::from_secs(10);
+/// How long both sides may take to come to the same.
+const SAME_WITHIN: Duration = Duration::from_secs(30);
 /// A lease that nobody grants.
 const NO_LEASE: i64 = 0x99;
 const LEASES: [i64; 6] = [0x11, 0x12, -0x13, 0x14, 0x7fff_ffff_ffff_ffff, NO_LEASE];
@@ -329,7 +331,7 @@ pub async fn compare(seed: u64, product: Product) -> Result<(), Failure> {
 
 /// Waits until the same calls are answered on both and the stores are equal.
 async fn settle(etcd: &Side, other: &Side) -> Result<(), String> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + SAME_WITHIN;
     let mut equal_before = false;
     loop {
         let (one, two) = (etcd.finished(), other.finished());
@@ -354,7 +356,7 @@ async fn settle(etcd: &Side, other: &Side) -> Result<(), String> {
 
 /// Both sides' observers were told the same leaders in the same order.
 async fn compare_observers(etcd: &Side, other: &Side) -> Result<(), Failure> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + SAME_WITHIN;
     loop {
         let seen = |side: &Side| side.observers.iter().map(|told| told.lock().clone()).collect::<Vec<_>>();
         let (one, two) = (seen(etcd), seen(other));

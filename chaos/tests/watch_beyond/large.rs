@@ -184,7 +184,9 @@ fn judge_delay(log: &WatchLog, acknowledged: &[(i64, Duration)]) -> Result<(), F
     let delay = |(revision, at): &(i64, Duration)| arrived(*revision).map(|then| then.saturating_sub(*at));
     let longest = acknowledged.iter().filter_map(delay).max().unwrap_or_default();
     println!("{} other puts; the slowest event came {longest:?} after its answer", acknowledged.len());
-    require(longest < UNDISTURBED, || {
-        format!("of {} other puts one was told {longest:?} late", acknowledged.len())
-    })
+    if UNDISTURBED <= longest {
+        let puts = acknowledged.len();
+        return Err(Failure::slow(format!("of {puts} other puts one was told {longest:?} late")));
+    }
+    Ok(())
 }

@@ -48,7 +48,9 @@ impl Digest {
                 None => self.place = Place::Elsewhere,
             },
             Place::Panic(0) => self.place = Place::Elsewhere,
-            Place::Panic(_) if line.starts_with("note: run with `RUST_BACKTRACE") => {
+            Place::Panic(_)
+                if line.starts_with("note: run with `RUST_BACKTRACE") || line == "stack backtrace:" =>
+            {
                 self.place = Place::Elsewhere;
             }
             Place::Panic(left) => {

@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((report.verdict, report.failed), (Verdict::OutOfTime, 1));
         assert_eq!(report.notable, ["SKIPPED"]);
         // Had the sleeper lived on, it would have held the pipe and with it the drain.
-        assert!(report.elapsed < Duration::from_secs(3), "{:?}", report.elapsed);
+        assert!(report.elapsed < Duration::from_secs(20), "{:?}", report.elapsed);
     }
 
     #[test]

@@ -26,8 +26,9 @@ const FINDINGS_MAX: usize = 8;
 const AFTER_CHANGE: Duration = Duration::from_millis(150);
 /// After a transfer of leadership that cannot succeed, until 3.5.1 gives it up.
 const AFTER_TRANSFER: Duration = Duration::from_millis(1_500);
-/// For how long after a start the cluster is surely unhealthy.
-const SURELY_FRESH: Duration = Duration::from_millis(2_500);
+/// For how long after a start the cluster is surely unhealthy: somewhat less than the 5 s for which its
+/// voters have to be connected, which they are some time after it.
+const SURELY_FRESH: Duration = Duration::from_secs(4);
 /// Until a death has been noticed by all.
 const AFTER_KILL: Duration = Duration::from_millis(1_000);
 
@@ -128,11 +129,7 @@ impl Both {
                 recent.join("\n    ")
             )
         };
-        match failure {
-            Failure::Broken(what) => Failure::Broken(text(what)),
-            Failure::Harness(what) => Failure::Harness(text(what)),
-            Failure::Missing(what) => Failure::Missing(what),
-        }
+        failure.put(text)
     }
 
     fn verdict(&self) -> Result<(), Failure> {
@@ -141,7 +138,7 @@ impl Both {
 
     async fn take(&mut self, step: &Step) -> Result<(), Failure> {
         let probes_freshness = matches!(step, Step::Ask { ask: Ask::Add { urls: Urls::Plain(_), .. }, .. });
-        let too_late = SURELY_FRESH < self.etcd.served_for().max(self.other.served_for());
+        let too_late = SURELY_FRESH < self.etcd.started_for().max(self.other.started_for());
         if self.world.health == Health::Fresh && probes_freshness && too_late {
             return self.rest().await;
         }

@@ -22,7 +22,7 @@ const HANG: Duration = Duration::from_secs(2);
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 /// From which time on voters that are connected count as connected for long enough: 5 s, and some.
-const HEALTHY_AFTER: Duration = Duration::from_millis(6_000);
+const HEALTHY_AFTER: Duration = Duration::from_secs(9);
 /// An id that no member has.
 const UNKNOWN_ID: u64 = 0x0bad_cafe_0bad_cafe;
 
@@ -38,7 +38,9 @@ pub struct Side {
     seats: Vec<Seat>,
     /// A process that was laid out and not taken in yet.
     newcomer: Option<usize>,
-    /// When the last voter served for the first time after its start.
+    /// When the last voter was started: it is connected to nobody before.
+    started: Instant,
+    /// When it served for the first time after that.
     served: Instant,
 }
 
@@ -51,9 +53,10 @@ struct Seat {
 impl Side {
     /// Starts a cluster.
     pub async fn start(product: Product, members: usize) -> Result<Self, Failure> {
+        let started = Instant::now();
         let cluster = Cluster::start(&ClusterSpec::new(product, members)).await?;
-        let (names, seats) = (Names::default(), Vec::new());
-        let mut side = Self { product, names, cluster, seats, newcomer: None, served: Instant::now() };
+        let (names, seats, served) = (Names::default(), Vec::new(), Instant::now());
+        let mut side = Self { product, names, cluster, seats, newcomer: None, started, served };
         let listed = side.endpoint_of_member(0).member_list(true, ANSWER_WITHIN).await;
         let listed = listed.map_err(|status| Failure::broken(describe(&status)))?.members;
         for index in 0..members {
@@ -205,10 +208,11 @@ impl Side {
     pub async fn start_mate(&mut self, mate: usize, role: Role) -> Result<(), Failure> {
         let index = self.seat(mate)?;
         let member = self.cluster.member(index);
+        let started = Instant::now();
         member.start()?;
         if role == Role::Voter {
             member.wait_until_ready(SETTLE_WITHIN).await?;
-            self.served = Instant::now();
+            (self.started, self.served) = (started, Instant::now());
             return Ok(());
         }
         let deadline = Instant::now() + SETTLE_WITHIN;
@@ -256,9 +260,9 @@ impl Side {
         Ok(())
     }
 
-    /// How long the last started voter has served.
-    pub fn served_for(&self) -> Duration {
-        self.served.elapsed()
+    /// How long ago the last voter was started.
+    pub fn started_for(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Waits until all voters have been connected for long enough.

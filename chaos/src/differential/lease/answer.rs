@@ -14,7 +14,7 @@ use super::names::Names;
 
 /// How far apart two remaining times may be, in seconds. Each is rounded down by itself, and a
 /// member may be slow to answer on a busy machine.
-pub const REMAINING_APART_MAX: i64 = 3;
+pub const REMAINING_APART_MAX: i64 = 5;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,7 +14,7 @@ const NO_LEADER: &str = "etcdserver: no leader";
 /// A lease that no other step uses.
 const LEASE: i64 = 700;
 /// Until the member that is left knows that nobody leads: several election time-outs.
-const BEREAVED: Duration = Duration::from_secs(5);
+const BEREAVED: Duration = Duration::from_secs(15);
 
 /// Kills all members but the first on both, and compares what that one answers.
 pub async fn compare(both: &mut Both) -> Result<(), Failure> {

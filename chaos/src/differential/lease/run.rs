@@ -139,11 +139,7 @@ impl Both {
         let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
         let text =
             |what| format!("{what}\n  last steps:\n    {}\nagain with: {replay}", recent.join("\n    "));
-        match failure {
-            Failure::Broken(what) => Failure::Broken(text(what)),
-            Failure::Harness(what) => Failure::Harness(text(what)),
-            Failure::Missing(what) => Failure::Missing(what),
-        }
+        failure.put(text)
     }
 
     /// One step on both.

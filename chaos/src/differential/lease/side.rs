@@ -18,7 +18,7 @@ use crate::lease::KeepAliveStream;
 use crate::lease::stream::Next;
 use crate::outcome::describe;
 
-const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often a lease is looked for that should end.
 const END_POLL: Duration = Duration::from_millis(50);
 
@@ -40,7 +40,7 @@ pub struct Side {
 impl Side {
     /// Starts a cluster.
     pub async fn start(product: Product, members: usize) -> Result<Self, Failure> {
-        let cluster = Cluster::start(&ClusterSpec::new(product, members)).await?;
+        let cluster = Cluster::start(&ClusterSpec::new(product, members).with_slow_elections()).await?;
         let endpoints = cluster.endpoints();
         let mut watchers = Vec::new();
         for endpoint in &endpoints {

@@ -143,7 +143,7 @@ async fn lists(plan: &Plan, cluster: &Cluster) -> Result<(Duration, Duration), F
         }
     }
     if plan.list_p50_max < p50 {
-        return Err(Failure::broken(format!(
+        return Err(Failure::slow(format!(
             "a list by label takes {p50:?} in the median, allowed are {:?}",
             plan.list_p50_max
         )));

@@ -97,7 +97,7 @@ fn judge(pairs: &[Pair]) -> Result<(), Failure> {
         )));
     }
     if median < 1.0 - LOSS_MAX.max(spread / 2.0) {
-        return Err(Failure::broken(format!(
+        return Err(Failure::slow(format!(
             "watchers whom no write concerns cost writes: the median ratio is {median:.3}, with a spread of \
              {spread:.3} without them"
         )));

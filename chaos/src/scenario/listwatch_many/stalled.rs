@@ -71,7 +71,7 @@ fn judge(pairs: &[(Duration, Duration)]) -> Result<(), Failure> {
     let worst = without.last().copied().unwrap_or_default();
     println!("listwatch stalled: median p99 {usual:?} without, {median:?} with");
     if worst < median && usual.mul_f64(RATIO_MAX) < median {
-        return Err(Failure::broken(format!(
+        return Err(Failure::slow(format!(
             "a stalled watcher is felt: the healthy have a p99 of {median:?}, and {usual:?} without it"
         )));
     }

@@ -96,7 +96,7 @@ impl Plan {
             ring_bytes: 4 << 20,
             memory_bytes: 16 << 20,
             p99_ratio_max: 4.0,
-            p99_floor: Duration::from_millis(100),
+            p99_floor: Duration::from_millis(250),
             ..full
         };
         (short, Duration::from_secs(150))

@@ -82,7 +82,9 @@ async fn an_observer_sees_every_value_of_every_leader_in_order() {
         let watcher = session(&client).await;
         let mut observe = Election::new(&watcher, "e").observe();
         let speaker = client.clone();
+        let (hear, heard_once) = tokio::sync::oneshot::channel();
         let talk = tokio::spawn(async move {
+            let mut heard_once = Some(heard_once);
             for turn in 0..5 {
                 // Without pauses: the next leader speaks before an observer can look around.
                 let session = session(&speaker).await;
@@ -91,17 +93,21 @@ async fn an_observer_sees_every_value_of_every_leader_in_order() {
                 for line in 1..20 {
                     leader.proclaim(format!("{turn}.{line}")).await.expect("said");
                 }
+                if let Some(heard) = heard_once.take() {
+                    heard.await.expect("the observer listens");
+                }
                 leader.resign().await.expect("resigned");
             }
         });
         let mut heard = vec![next(&mut observe).await];
+        hear.send(()).expect("the first leader waits for it");
         while heard.last().is_some_and(|last| last != "4.19") {
             heard.push(next(&mut observe).await);
         }
         talk.await.expect("the speaker");
         let all: Vec<String> =
             (0..5).flat_map(|turn| (0..20).map(move |line| format!("{turn}.{line}"))).collect();
-        // The observer started before or with the first leader; from what it heard first on, all of it.
+        // The first leader led until the observer had heard something; from that on, all of it.
         let from = all.iter().position(|said| *said == heard[0]).expect("something that was said");
         assert!(from < 20, "{kind:?}: it started late: {}", heard[0]);
         assert_eq!(heard, all[from..], "{kind:?}");

@@ -39,25 +39,25 @@ async fn leases_are_granted_told_and_revoked(client: &Client) {
 
 async fn a_kept_lease_outlives_its_time_and_a_dropped_one_does_not(client: &Client) {
     let leases = client.leases();
-    let kept = leases.grant(2 * SECOND).await.expect("a lease");
-    let left = leases.grant(2 * SECOND).await.expect("a lease");
+    let kept = leases.grant(10 * SECOND).await.expect("a lease");
+    let left = leases.grant(10 * SECOND).await.expect("a lease");
     client.put("lease/kept", "1").lease(kept.id).await.expect("a put");
     client.put("lease/left", "1").lease(left.id).await.expect("a put");
     let alive = leases.keep_alive(kept);
     drop(leases.keep_alive(left));
-    let end = Instant::now() + 20 * SECOND;
+    let end = Instant::now() + 40 * SECOND;
     while client.get("lease/left").await.expect("a get").count != 0 {
         assert!(Instant::now() < end, "a lease that nobody keeps runs out");
         tokio::time::sleep(SECOND / 10).await;
     }
-    tokio::time::sleep(4 * SECOND).await;
+    tokio::time::sleep(12 * SECOND).await;
     assert_eq!(client.get("lease/kept").await.expect("a get").count, 1);
     let status = alive.status();
     assert!(status.lost.is_none());
-    assert!(status.last_ack.expect("acknowledged").elapsed() < 2 * SECOND);
+    assert!(status.last_ack.expect("acknowledged").elapsed() < 10 * SECOND);
 
     leases.revoke(kept.id).await.expect("revoked");
-    let lost = tokio::time::timeout(5 * SECOND, alive.lost()).await.expect("told within a renewal");
+    let lost = tokio::time::timeout(15 * SECOND, alive.lost()).await.expect("told within a renewal");
     assert_eq!((lost.id, lost.reason), (kept.id, LossReason::Gone));
 }
 
@@ -65,13 +65,13 @@ async fn many_leases_share_a_stream(client: &Client) {
     let leases = client.leases();
     let mut alive = Vec::new();
     for _ in 0..200 {
-        let granted = leases.grant(3 * SECOND).await.expect("a lease");
+        let granted = leases.grant(15 * SECOND).await.expect("a lease");
         alive.push(leases.keep_alive(granted));
     }
-    tokio::time::sleep(6 * SECOND).await;
+    tokio::time::sleep(20 * SECOND).await;
     for lease in &alive {
         assert!(lease.status().lost.is_none(), "{lease:?}");
-        assert!(lease.status().last_ack.is_some_and(|at| at.elapsed() < 3 * SECOND), "{lease:?}");
+        assert!(lease.status().last_ack.is_some_and(|at| at.elapsed() < 15 * SECOND), "{lease:?}");
     }
 }
 
@@ -79,8 +79,11 @@ async fn check(kind: Kind) {
     let cluster = Cluster::start(kind, 1).await;
     let client = Client::connect(cluster.urls()).await.expect("a connection");
     leases_are_granted_told_and_revoked(&client).await;
-    a_kept_lease_outlives_its_time_and_a_dropped_one_does_not(&client).await;
-    many_leases_share_a_stream(&client).await;
+    // Beside each other: both mostly wait.
+    tokio::join!(
+        a_kept_lease_outlives_its_time_and_a_dropped_one_does_not(&client),
+        many_leases_share_a_stream(&client),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,7 +120,7 @@ async fn keep_alives_move_to_another_member() {
                 tokio::time::sleep(SECOND / 10).await;
             }
             if killed {
-                cluster.members[leader].restart();
+                cluster.bring_back(leader, &client).await;
             } else {
                 cluster.members[leader].resume();
             }
@@ -138,10 +141,10 @@ async fn a_lease_is_called_lost_when_no_member_answers_for_its_whole_time() {
         tokio::time::sleep(SECOND / 100).await;
     }
     cluster.members[0].kill();
-    let lost = tokio::time::timeout(10 * SECOND, alive.lost()).await.expect("told in time");
+    let lost = tokio::time::timeout(30 * SECOND, alive.lost()).await.expect("told in time");
     assert_eq!(lost.reason, LossReason::Silence);
     let since = alive.status().last_ack.expect("acknowledged").elapsed();
-    assert!(4 * SECOND <= since && since < 7 * SECOND, "told {since:?} after the last answered sending");
+    assert!(4 * SECOND <= since && since < 14 * SECOND, "told {since:?} after the last answered sending");
 }
 
 /// An election that takes longer than the lease is to live, and an attempt that is never answered.
@@ -159,9 +162,10 @@ async fn a_lease_that_took_long_to_be_granted_has_its_whole_time() {
     let client = Client::connect([server.url.clone()]).await.expect("a connection");
     let granted = client.leases().grant(2 * SECOND).await.expect("a lease in the end");
     assert!(2 < server.calls("LeaseGrant"));
+    let since = Instant::now();
     let alive = client.leases().keep_alive(granted);
-    let early = tokio::time::timeout(SECOND, alive.lost()).await;
-    assert!(early.is_err(), "lost before it was renewed once: {early:?}");
-    let lost = tokio::time::timeout(4 * SECOND, alive.lost()).await.expect("told in time");
+    let lost = tokio::time::timeout(20 * SECOND, alive.lost()).await.expect("told in time");
     assert_eq!(lost.reason, LossReason::Silence);
+    // From its last asking on; the answer took some of it.
+    assert!(SECOND <= since.elapsed(), "lost after {:?} of its two seconds", since.elapsed());
 }

@@ -23,8 +23,10 @@ mod namespace;
 mod objects;
 #[cfg(feature = "listwatch")]
 mod objects_fake;
+mod ports;
 mod server;
 mod session;
+mod stalls;
 mod stm;
 #[cfg(feature = "tls")]
 mod tls;

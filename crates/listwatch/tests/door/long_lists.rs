@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 const OBJECTS: usize = 10_000;
 const OBJECT_BYTES: usize = 500;
+const ATTEMPTS: usize = 5;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const FORMS: [&str; 3] = [TABLE, "application/yaml", "application/vnd.kubernetes.protobuf"];
 
@@ -41,37 +42,62 @@ async fn ready() -> Rig {
     panic!("the cache is never ready");
 }
 
-/// All on one thread: whatever does not make room for others is seen.
+/// What became of others while a long list was made.
+#[derive(Debug)]
+struct Others {
+    /// How many were answered.
+    answered: usize,
+    slowest: Duration,
+    /// What the list itself took.
+    took: Duration,
+}
+
+impl Others {
+    /// By a share of the whole, so that a slow machine is slow in both.
+    fn were_served(&self) -> bool {
+        5 <= self.answered && self.slowest < Duration::from_millis(100).max(self.took / 5)
+    }
+}
+
+async fn ask_beside(rig: &Rig, form: &str) -> Others {
+    let path = format!("{MAPS}/m00007");
+    let reading = async {
+        let began = Instant::now();
+        let mut body = rig.send("GET", MAPS, &[("accept", form)], "").await.into_body();
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            bytes += frame.expect("a whole list").into_data().expect("data").len();
+        }
+        assert!(OBJECTS * OBJECT_BYTES < bytes, "{form}: {bytes}");
+        began.elapsed()
+    };
+    let mut reading = std::pin::pin!(reading);
+    let (mut slowest, mut answered) = (Duration::ZERO, 0);
+    let took = loop {
+        let began = Instant::now();
+        let other = rig.get(&path);
+        tokio::select! {
+            took = &mut reading => break took,
+            reply = other => {
+                assert_eq!(reply.code, 200);
+                slowest = slowest.max(began.elapsed());
+                answered += 1;
+            }
+        }
+    };
+    Others { answered, slowest, took }
+}
+
+/// All on one thread: whatever does not make room for others is seen, and each time; a machine that stands
+/// still for a moment does so once or twice.
 #[tokio::test]
 async fn others_are_answered_while_a_long_list_is_made() {
-    let (rig, path) = (ready().await, format!("{MAPS}/m00007"));
+    let rig = ready().await;
     for form in FORMS {
-        let reading = async {
-            let began = Instant::now();
-            let mut body = rig.send("GET", MAPS, &[("accept", form)], "").await.into_body();
-            let mut bytes = 0;
-            while let Some(frame) = body.frame().await {
-                bytes += frame.expect("a whole list").into_data().expect("data").len();
-            }
-            assert!(OBJECTS * OBJECT_BYTES < bytes, "{form}: {bytes}");
-            began.elapsed()
-        };
-        let mut reading = std::pin::pin!(reading);
-        let (mut slowest, mut answered) = (Duration::ZERO, 0);
-        let took = loop {
-            let began = Instant::now();
-            let other = rig.get(&path);
-            tokio::select! {
-                took = &mut reading => break took,
-                reply = other => {
-                    assert_eq!(reply.code, 200);
-                    slowest = slowest.max(began.elapsed());
-                    answered += 1;
-                }
-            }
-        };
-        // A share of the whole, so that a slow machine is slow in both.
-        let bound = Duration::from_millis(100).max(took / 5);
-        assert!(5 <= answered && slowest < bound, "{form}: {answered} in {took:?}, the slowest {slowest:?}");
+        let mut seen = Vec::new();
+        while !seen.last().is_some_and(Others::were_served) {
+            assert!(seen.len() < ATTEMPTS, "{form}: {seen:?}");
+            seen.push(ask_beside(&rig, form).await);
+        }
     }
 }

@@ -139,7 +139,13 @@ impl Rig {
     }
 
     pub async fn watch(&self, path: &str, accept: &str) -> Watch {
-        let response = self.send("GET", path, &[("accept", accept)], "").await;
+        let began = std::time::Instant::now();
+        let mut response = self.send("GET", path, &[("accept", accept)], "").await;
+        // A cache that is still being filled asks to come back, as every client does.
+        while response.status().as_u16() == 429 && began.elapsed() < PATIENCE / 2 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            response = self.send("GET", path, &[("accept", accept)], "").await;
+        }
         let (head, body) = response.into_parts();
         Watch { code: head.status.as_u16(), headers: head.headers, body, rest: Vec::new() }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::authority::Authority;
 use crate::etcd::{Etcd, etcd_is_here};
 use crate::member::{Member, Place, words};
-use crate::process::{meerkat, run, stderr, stdout};
+use crate::process::{meerkat, run, stderr, stdout, wait_until};
 
 /// A Meerkat of one member that keeps the registry.
 struct Service {
@@ -38,6 +38,20 @@ fn ask(endpoint: &str, args: &[&str]) -> String {
     let output = run(meerkat().args(["--endpoints", endpoint]).args(args), b"");
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
     stdout(&output)
+}
+
+/// The list of three members once all have told their names. A leader may still have to be found.
+fn listed(endpoint: &str) -> String {
+    let mut list = String::new();
+    wait_until("all members have told their names", || {
+        let output = run(meerkat().args(["--endpoints", endpoint, "member", "list"]), b"");
+        list = stdout(&output);
+        if !output.status.success() {
+            println!("member list: {}", stderr(&output));
+        }
+        output.status.success() && list.matches("started, m").count() == 3
+    });
+    list
 }
 
 fn flags(name: &str, place: &Place, service: &str, token: &str) -> Vec<String> {
@@ -78,7 +92,7 @@ fn check(service: &str) {
     let members: Vec<Member> = [1, 2].map(|at| Member::start(directory.path(), &flags(at))).into();
     let mut members: Vec<Member> = std::iter::once(first).chain(members).map(Member::ready).collect();
 
-    let listed = ask(&places[0].client, &["member", "list"]);
+    let listed = listed(&places[0].client);
     let registry = ask(service, &["get", "--prefix", "/_etcd/registry/t/members"]);
     let mut expected: Vec<String> = Vec::new();
     for line in listed.lines() {
@@ -116,7 +130,10 @@ fn a_member_that_waits_for_others_can_be_told_to_stop() {
     let directory = tempfile::tempdir().expect("a directory");
     let service = Service::start(directory.path(), "http", &[]);
     ask(&service.endpoint, &["put", "/_etcd/registry/t/_config/size", "2"]);
-    let member = Member::start(directory.path(), &flags("m0", &Place::new(), &service.endpoint, "t"));
+    let mut flags = flags("m0", &Place::new(), &service.endpoint, "t");
+    // An empty list is none.
+    flags.push("--initial-cluster=".to_owned());
+    let member = Member::start(directory.path(), &flags);
     member.wait_for("waiting for peers from discovery service");
     member.stop();
     assert!(!directory.path().join("m0.data").join("member").exists(), "no data of a member that never was");

@@ -34,12 +34,34 @@ impl Gateway {
         });
     }
 
+    /// The gateway has found that nobody is at that endpoint.
+    fn wait_until_left_out(&self, endpoint: &str) {
+        self.wait_for(&left_out(endpoint));
+    }
+
+    /// And that somebody is there again. Until then it sends nobody there.
+    fn wait_until_taken_back(&self, endpoint: &str) {
+        wait_until(&format!("the gateway sends clients to {endpoint} again"), || {
+            let log = self.log.lock().expect("no writer panics");
+            log.rfind(&left_out(endpoint)) < log.rfind(&taken_back(endpoint))
+        });
+    }
+
     fn ask(&self, args: &[&str]) -> String {
         let at = format!("--endpoints={}", self.address);
         let output = ask(&tool(), &[&[at.as_str(), "--command-timeout=60s"], args].concat());
         assert!(output.status.success(), "{args:?}: {}", stderr(&output));
         stdout(&output)
     }
+}
+
+/// The beginnings of lines that any gateway logs.
+fn left_out(endpoint: &str) -> String {
+    format!(r#""msg":"deactivated endpoint","address":"{endpoint}""#)
+}
+
+fn taken_back(endpoint: &str) -> String {
+    format!(r#""msg":"activated","address":"{endpoint}""#)
 }
 
 struct Cluster {
@@ -115,14 +137,15 @@ fn check_that_clients_go_on(program: &Path) {
             assert_eq!(gateway.ask(&["get", "key", "--print-value-only"]), format!("{value}\n"));
         }
         wait_until("the watch sees the last write", || sees(&format!("{dead}.3")));
+        let endpoint = cluster.places[dead].client.clone();
+        gateway.wait_until_left_out(&endpoint);
         cluster.start_member(dead);
         cluster.members[dead].as_ref().expect("started").wait_for("ready to serve client requests");
+        gateway.wait_until_taken_back(&endpoint);
     }
     for round in 0..3 {
         assert!(sees(&format!("{round}.0")) && sees(&format!("{round}.2")), "none is missing");
     }
-    gateway.wait_for("deactivated endpoint");
-    gateway.wait_for("\"activated\"");
     drop(gateway.process);
 }
 

@@ -34,7 +34,7 @@ impl Domain {
             return None;
         }
         let resolv_conf = directory.join("resolv.conf");
-        let text = format!("nameserver {ip}\noptions timeout:2 attempts:2\n");
+        let text = format!("nameserver {ip}\noptions timeout:10 attempts:3\n");
         std::fs::write(&resolv_conf, text).expect("written");
         std::thread::spawn(move || {
             let mut bytes = [0; 512];

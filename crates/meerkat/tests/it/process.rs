@@ -1,10 +1,16 @@
 //! Running programs, with an end: what is started here is stopped when its value is dropped.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+#[path = "../../../client/tests/it/ports.rs"]
+mod ports;
+
+pub use ports::free_port;
 
 /// No single wait of these tests lasts longer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,22 +114,16 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A port that was free a moment ago. Five digits, so that outputs of two servers align.
-pub fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-        let port = listener.local_addr().expect("bound").port();
-        if port >= 10_000 {
-            return port;
-        }
-    }
+/// Collects what a pipe says, in the background.
+pub fn collect(pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    collect_to_the_end(pipe).0
 }
 
-/// Collects what a pipe says, in the background.
-pub fn collect(mut pipe: impl Read + Send + 'static) -> std::sync::Arc<std::sync::Mutex<String>> {
-    let said = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
-    let writer = std::sync::Arc::clone(&said);
-    std::thread::spawn(move || {
+/// As [`collect`], with the thread that does it, which ends with the pipe.
+pub fn collect_to_the_end(mut pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
+    let said = Arc::new(Mutex::new(String::new()));
+    let writer = Arc::clone(&said);
+    let reading = std::thread::spawn(move || {
         let mut chunk = [0; 4096];
         while let Ok(length) = pipe.read(&mut chunk) {
             if length == 0 {
@@ -132,5 +132,5 @@ pub fn collect(mut pipe: impl Read + Send + 'static) -> std::sync::Arc<std::sync
             writer.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&chunk[..length]));
         }
     });
-    said
+    (said, reading)
 }

@@ -1,5 +1,8 @@
 //! The three stores, and somebody else who writes to the same cluster.
 
+#[path = "../../../client/tests/it/ports.rs"]
+mod ports;
+
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -7,7 +10,6 @@ use meerkat::listwatch::{MemberStore, RemoteStore};
 use meerkat_client::Client;
 use meerkat_listwatch::store::{Batch, By, Change, Row, Store, StoreError, Write, Written};
 use meerkat_server::config::{Config, RawFlags};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -158,8 +160,7 @@ fn package_directory() -> Option<PathBuf> {
 }
 
 fn free_url() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    format!("http://127.0.0.1:{}", listener.local_addr().expect("bound").port())
+    format!("http://127.0.0.1:{}", ports::free_port())
 }
 
 async fn connect(url: &str) -> Client {

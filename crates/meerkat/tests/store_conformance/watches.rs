@@ -64,17 +64,19 @@ pub async fn all_of_one_revision_comes_together(stage: &Stage) {
 
 pub async fn a_quiet_watch_says_how_far_the_store_has_come(stage: &Stage) {
     let mut watch = stage.watch("quiet/", stage.now().await);
-    let mut slowest = Duration::ZERO;
+    let mut took = Vec::new();
     for _ in 0..5 {
         stage.other.put("foreign", "1").await.expect("another writes");
         let now = stage.now().await;
         let began = Instant::now();
         watch.await_revision(now);
         watch.quietly_reaches(now).await;
-        slowest = slowest.max(began.elapsed());
+        took.push(began.elapsed());
     }
-    println!("{}: a quiet watch was as far as `now` after at most {slowest:?}", stage.name);
-    assert!(slowest < SOON, "{}: {slowest:?}", stage.name);
+    took.sort_unstable();
+    println!("{}: a quiet watch was as far as `now` after {took:?}", stage.name);
+    // The median: a machine that stands still for a moment says nothing of the store.
+    assert!(took[2] < SOON, "{}: {took:?}", stage.name);
 }
 
 /// Nobody waits for it, so it need not be told often; a door has some forty of these.
@@ -113,7 +115,7 @@ pub async fn a_store_that_stands_still_says_how_far_it_is_too(stage: &Stage) {
 }
 
 pub async fn what_a_lease_takes_with_it_is_told(stage: &Stage) {
-    let lease = stage.store.grant(1).await.expect("a lease");
+    let lease = stage.store.grant(10).await.expect("a lease");
     assert_ne!(lease, 0);
     let value = bytes("1");
     let put =

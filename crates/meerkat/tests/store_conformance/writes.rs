@@ -68,14 +68,14 @@ pub async fn what_is_too_large_or_on_no_lease_is_not_done(stage: &Stage) {
 
 pub async fn a_lease_lives_on_as_long_as_it_is_renewed_and_nothing_is_written_for_it(stage: &Stage) {
     let (store, name) = (&stage.store, stage.name);
-    let lease = store.grant(2).await.expect("a lease");
+    let lease = store.grant(8).await.expect("a lease");
     let key = bytes("renewed/a");
     let change = Change::Put { value: bytes("x"), lease };
     store.write(Write { key: key.clone(), expected: 0, change, by: By::Door }).await.expect("written");
     let before = stage.now().await;
     for _ in 0..8 {
         assert_eq!(store.renew(lease).await, Ok(true), "{name}");
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
     }
     assert_eq!(stage.now().await, before, "{name}");
     let deadline = tokio::time::Instant::now() + PATIENCE;

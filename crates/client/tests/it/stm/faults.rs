@@ -54,7 +54,7 @@ async fn check(kind: Kind, with_witness: bool) {
         let (leader, _) = cluster.leader_and_another(&client).await;
         cluster.members[leader].kill();
         tokio::time::sleep(3 * SECOND).await;
-        cluster.members[leader].restart();
+        cluster.bring_back(leader, &client).await;
     }
     tokio::time::sleep(2 * SECOND).await;
     stop.store(true, Ordering::SeqCst);

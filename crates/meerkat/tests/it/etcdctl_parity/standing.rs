@@ -2,25 +2,27 @@
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::said::{Mask, masked};
 use crate::etcd::{Etcd, etcd_is_here, etcdctl};
-use crate::process::{Running, collect, meerkat, run, stderr, stdout, wait_until};
+use crate::process::{Running, collect_to_the_end, meerkat, run, stderr, stdout, wait_until};
 
 /// A command that stays, and what it has said so far.
 pub struct Standing {
     process: Running,
     said: Arc<Mutex<String>>,
     complaints: Arc<Mutex<String>>,
+    readers: [JoinHandle<()>; 2],
 }
 
 pub fn begin(mut tool: Command, endpoint: &str, args: &[&str]) -> Standing {
     tool.args(["--endpoints", endpoint]).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Running(tool.spawn().expect("the program starts"));
-    let said = collect(process.0.stdout.take().expect("piped"));
-    let complaints = collect(process.0.stderr.take().expect("piped"));
-    Standing { process, said, complaints }
+    let (said, out) = collect_to_the_end(process.0.stdout.take().expect("piped"));
+    let (complaints, errors) = collect_to_the_end(process.0.stderr.take().expect("piped"));
+    Standing { process, said, complaints, readers: [out, errors] }
 }
 
 impl Standing {
@@ -40,8 +42,8 @@ impl Standing {
 
     fn left(&mut self) -> (Option<i32>, String, String) {
         let status = self.process.wait();
-        // The pipes are read by threads of their own.
-        std::thread::sleep(Duration::from_millis(50));
+        // The pipes are read by threads of their own, until nobody can write to them any more.
+        wait_until("all it said is read", || self.readers.iter().all(JoinHandle::is_finished));
         (status.code(), self.said(), self.complaints.lock().expect("no writer panics").clone())
     }
 }
