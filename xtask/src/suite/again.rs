@@ -3,7 +3,7 @@
 //! A machine that stands still for seconds fails tests that are right. A second look tells such a failure
 //! from one that is there again. It is no pardon: what failed first is told in the summary with its words,
 //! and its log is kept. It is not given to what finds a broken promise, since what was seen has happened;
-//! nor to what has no clock in it; nor when so much failed that something is wrong.
+//! nor to what has no clock in it, or is there for what happens by chance; nor when so much failed that something is wrong.
 
 use super::plan::Suite;
 use super::run::{Report, Verdict};

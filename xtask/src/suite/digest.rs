@@ -13,8 +13,10 @@ pub struct Digest {
     pub failed_tests: Vec<String>,
     /// What panics said.
     pub excerpt: Vec<String>,
-    /// Whether the harness of faults says that the system did what it promised never to do.
+    /// Whether a test says that the system did what it promised never to do. What tests print that pass is
+    /// not heeded: some judge histories that are known to be bad.
     pub broken_promise: bool,
+    is_of_successes: bool,
     place: Place,
 }
 
@@ -34,7 +36,8 @@ impl Digest {
         if line.starts_with("test result:") || line.contains("SKIPPED") {
             self.notable.push(line.to_owned());
         }
-        self.broken_promise |= line.contains("broken promise");
+        self.is_of_successes = line == "successes:" || (self.is_of_successes && line != "failures:");
+        self.broken_promise |= !self.is_of_successes && line.contains("broken promise");
         if line == "failures:" {
             self.place = Place::Failures;
         } else if line.starts_with("thread '") && line.contains("panicked at") {
@@ -141,6 +144,9 @@ mod tests {
         let words = "word\n".repeat(1000);
         let digest = digest(&format!("thread 'x' panicked at y:\nbroken promise: lost\n{words}"));
         assert!(digest.broken_promise);
+        let of = |output: &str| super::tests::digest(output).broken_promise;
+        assert!(!of("successes:\n\n---- a stdout ----\nbroken promise: known to be bad\n"));
+        assert!(of("successes:\n    a\nfailures:\n\n---- b stdout ----\nbroken promise: lost\n"));
         assert_eq!(digest.excerpt.len(), PANIC_LINES_MAX);
     }
 }

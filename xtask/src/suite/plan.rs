@@ -54,8 +54,7 @@ const STURDY: &[&str] = &[
 ];
 
 /// Packages whose test programs start members or clusters, and wait for them by the clock.
-const AMONG_CLOCKS: &[&str] =
-    &["meerkat-raft", "meerkat-client", "meerkat-listwatch", "meerkat", "meerkat-chaos"];
+const AMONG_CLOCKS: &[&str] = &["meerkat-client", "meerkat-listwatch", "meerkat", "meerkat-chaos"];
 
 const WAITING: &[&str] = &[
     "meerkat-client it",

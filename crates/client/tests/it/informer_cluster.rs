@@ -96,7 +96,7 @@ fn compare(client: Client, informer: Informer<Bytes>, stop: Arc<AtomicBool>) -> 
             let snapshot = store.snapshot();
             let Some(revision) = snapshot.revision() else { continue };
             if let Some(list) = listed(&client, revision).await {
-                assert_eq!(view(&snapshot), list, "at revision {revision}");
+                assert_eq!(view(&snapshot), list, "broken promise: a cache at revision {revision}");
                 compared += 1;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -141,8 +141,8 @@ impl Scene {
             history.push(changes(&mut again).await);
         }
         let revisions = |all: &[Changes]| all.iter().map(|one| one.revision.get()).collect::<Vec<_>>();
-        assert_eq!(revisions(&self.told), revisions(&history), "{kind:?}, {fault}");
-        assert!(self.told == history, "{kind:?}, {fault}: the events differ");
+        assert_eq!(revisions(&self.told), revisions(&history), "{}: {kind:?}, {fault}", kind.breach());
+        assert!(self.told == history, "{}: {kind:?}, {fault}: the events differ", kind.breach());
         let status = self.watch.status();
         println!("{kind:?}, {fault}: {} revisions, all of them once; {status:?}", history.len());
         status

@@ -213,14 +213,14 @@ fn judge(holds: &[Hold]) {
     tokens.sort_unstable();
     let all = tokens.len();
     tokens.dedup();
-    assert_eq!(tokens.len(), all, "two holds with one token");
+    assert_eq!(tokens.len(), all, "broken promise: two holds with one token");
     let mut writes: Vec<(Revision, Revision, i64)> =
         holds.iter().filter_map(|hold| hold.wrote.map(|(value, at)| (at, hold.token, value))).collect();
     writes.sort_unstable();
     assert!(10 < writes.len(), "too little happened: {writes:?}");
     for pair in writes.windows(2) {
         let ((_, token, value), (_, next_token, next_value)) = (pair[0], pair[1]);
-        assert!(token < next_token && value < next_value, "a late holder wrote: {pair:?}");
+        assert!(token < next_token && value < next_value, "broken promise: a late holder wrote: {pair:?}");
     }
 }
 

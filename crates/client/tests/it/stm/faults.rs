@@ -68,7 +68,8 @@ async fn check(kind: Kind, with_witness: bool) {
     let counted: i64 = stored(&client, "n").await.expect("a count").parse().expect("a number");
     println!("{kind:?}, witness {with_witness}: {sum:?}, counted {counted}");
     assert!(20 < sum.done, "{kind:?}: too little happened");
-    assert!(sum.done <= counted && counted <= sum.done + sum.unknown, "{kind:?}: {sum:?}, counted {counted}");
+    let is_right = sum.done <= counted && counted <= sum.done + sum.unknown;
+    assert!(is_right, "{}: {kind:?}: {sum:?}, counted {counted}", kind.breach());
     if with_witness {
         assert_eq!(sum.unknown, 0, "{kind:?}: a witness decides");
     }
