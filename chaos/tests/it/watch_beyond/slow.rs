@@ -14,7 +14,7 @@ use meerkat_chaos::watch::writers::Shape;
 use meerkat_chaos::watch::{Pumps, Recorder, Seen, Stage, WatchLog, WatchSpec, writers};
 use meerkat_proto::pb::admin::{Watcher, WatcherState};
 
-use crate::{ANSWER_WITHIN, BUDGET, POLL, listed, metrics, one_member, require, take_created, value};
+use super::{ANSWER_WITHIN, BUDGET, POLL, listed, metrics, one_member, require, take_created, value};
 
 /// Values of which few fit into a window that is not read.
 const FILLING: Shape = Shape { small: 4 << 10, ..QUICK };

@@ -18,7 +18,7 @@ use meerkat_chaos::{Failure, binary};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::kube_rs::client;
+use super::kube_rs::client;
 
 const MEMBERS: usize = 3;
 const WITHIN: Duration = Duration::from_secs(40);

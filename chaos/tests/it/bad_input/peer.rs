@@ -253,7 +253,7 @@ async fn explicit(caller: &mut Caller, stranger: &mut Caller) -> Result<Vec<Stri
 
 /// Mutated bodies to every call, and corpus first.
 async fn mutated(caller: &mut Caller, cluster: &mut Cluster) -> Result<(), Failure> {
-    let mut fuzz = Fuzz::new("peer port", include_str!("../../corpus/peer_port.txt"), samples());
+    let mut fuzz = Fuzz::new("peer port", include_str!("../../../corpus/peer_port.txt"), samples());
     let corpus = fuzz.take_corpus();
     let made = (0..meerkat_mangle::rounds(ROUNDS)).map(|_| fuzz.next_input()).collect::<Vec<_>>();
     let (mut answered, mut refused) = (0, 0);

@@ -1,6 +1,6 @@
 //! Every row of the contract about who may do what, over a real socket.
 
-use crate::client::{
+use super::client::{
     BAD_TOKEN, Client, DENIED, EMPTY, Heard, bytes, failed, furnish, heard, put, range, refused, revoke_role,
     start,
 };

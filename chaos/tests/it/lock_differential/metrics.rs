@@ -9,7 +9,7 @@ use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::metrics::Metrics;
 use meerkat_proto::pb::etcdserver::{DeleteRangeRequest, PutRequest, RangeRequest};
 
-use crate::{gateway, http, start};
+use super::{gateway, http, start};
 
 const WITHIN: Duration = Duration::from_secs(10);
 

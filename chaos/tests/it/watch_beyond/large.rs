@@ -14,7 +14,7 @@ use meerkat_chaos::watch::{Kind, Pumps, Reply, Stage, ValuePrint, WatchLog, Watc
 use meerkat_proto::pb::etcdserver::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op};
 use tokio::task::JoinHandle;
 
-use crate::{ANSWER_WITHIN, BUDGET, POLL, one_member, require, take_created, value};
+use super::{ANSWER_WITHIN, BUDGET, POLL, one_member, require, take_created, value};
 
 const KEYS: usize = 50_000;
 const FEWER_KEYS: usize = 5_000;

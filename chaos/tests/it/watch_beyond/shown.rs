@@ -12,7 +12,7 @@ use meerkat_chaos::watch::writers::Shape;
 use meerkat_chaos::watch::{Pumps, Stage, WatchSpec};
 use meerkat_proto::pb::admin::{SlowPolicy, Watcher, WatcherState};
 
-use crate::{ANSWER_WITHIN, BUDGET, POLL, listed, listed_in_pages, one_member, require, take_created};
+use super::{ANSWER_WITHIN, BUDGET, POLL, listed, listed_in_pages, one_member, require, take_created};
 
 const INTERVAL: &str = "meerkat-watch-progress-interval";
 /// So many marks are waited for.

@@ -1,6 +1,6 @@
 //! What went wrong with users and roles elsewhere. Numbers are issues of etcd.
 
-use crate::client::{
+use super::client::{
     Client, DENIED, add_role, add_user, auth_revision, failed, furnish, grant_role, refused, revoke_role,
     start,
 };

@@ -1,6 +1,6 @@
 //! The list-watch door of a member knows the users of its store.
 
-use crate::client::{Client, add_role, add_user, enable, failed, grant_role, range, revoke_role};
+use super::client::{Client, add_role, add_user, enable, failed, grant_role, range, revoke_role};
 use meerkat_chaos::Failure;
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::scenario::run_test;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use tonic::codegen::Service;
 use tonic::transport::Channel;
 
-use crate::{gateway, start};
+use super::{gateway, start};
 
 pub async fn tells_of_every_service() -> Result<(), Failure> {
     let meerkat = start(Product::Meerkat, &[]).await?;

@@ -9,9 +9,9 @@ use meerkat_chaos::driver::Product;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::gateway::without_ids;
-use crate::http;
-use crate::start;
+use super::gateway::without_ids;
+use super::http;
+use super::start;
 
 const WITHIN: Duration = Duration::from_secs(10);
 /// To be sure that no more comes.

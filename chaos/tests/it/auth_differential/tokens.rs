@@ -1,6 +1,6 @@
 //! Tokens: where they are good, how long, and what ends them.
 
-use crate::client::{
+use super::client::{
     BAD_TOKEN, Client, DENIED, OLD, add_user, change_password, failed, furnish, grant_role, refused,
     revoke_role, start,
 };

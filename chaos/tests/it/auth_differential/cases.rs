@@ -5,7 +5,7 @@
 //! Every answer must be the same, but for rows that say what late releases do, where 3.5.1 is open: those must
 //! be refused here as they say, whatever etcd does.
 
-use crate::client::{
+use super::client::{
     BAD_TOKEN, Client, DENIED, EMPTY, add_role, add_user, bytes, change_password, enable, failed, grant_role,
     put, range, revoke_role,
 };

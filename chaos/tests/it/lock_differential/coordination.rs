@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::{gateway, start};
+use super::{gateway, start};
 
 const STEPS: usize = 150;
 const WITHIN: Duration = Duration::from_secs(10);

@@ -16,8 +16,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::io::AsyncWriteExt;
 
-use crate::http::{self, Answer};
-use crate::start;
+use super::http::{self, Answer};
+use super::start;
 
 /// Nobody waits so long: all of these streams say what is awaited of them, or end.
 const STREAM_WITHIN: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use meerkat_chaos::watch::follower::{self, Following, Manner};
 use meerkat_chaos::watch::{Pumps, Stage, WatchLog, WatchSpec, writers};
 use tokio::task::JoinHandle;
 
-use crate::{BUDGET, POLL, metrics, metrics_until, one_member, require, take_created, value};
+use super::{BUDGET, POLL, metrics, metrics_until, one_member, require, take_created, value};
 
 const ENCODED: &str = "meerkat_watch_events_encoded_total";
 const SENT: &str = "etcd_debugging_mvcc_events_total";
