@@ -15,14 +15,18 @@ use std::process::ExitCode;
 
 use process::{cargo, run};
 
+/// The lints of every run, with the release profile's artefacts.
+const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
+
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
   check            format, clippy, tidy and the unit tests: before every push
   fix              format, and what clippy can mend by itself: the one task that writes
   tidy             the rules of the house that no compiler knows
-  test [--long] [NAME…]
-                   build, then run the test suites in order, each with its time and its budget
+  test [--long] [--lints] [NAME…]
+                   set up, build, then run the test suites in lanes, each with its time and its budget;
+                   with --lints format, tidy and clippy too
   ci               exactly what CI runs
 ";
 
@@ -68,10 +72,7 @@ impl From<String> for Failure {
 /// left to `test`.
 fn check(root: &Path) -> Result<(), String> {
     run("format", cargo(root, &["fmt", "--all", "--check"]))?;
-    run(
-        "clippy",
-        cargo(root, &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    )?;
+    run("clippy", cargo(root, CLIPPY))?;
     tidy::tidy(root)?;
     run("unit tests", cargo(root, &["test", "--release", "--workspace", "--lib", "--bins"]))
 }

@@ -1,5 +1,5 @@
-//! RocksDB or its twin in memory, whichever the process chose: what a build for simulation hands
-//! out in place of the first. A build without the feature has none of this.
+//! RocksDB, or its twin in memory where the simulation chose it for the whole process. The choice costs
+//! a member one branch that is always predicted.
 
 use crate::{Column, DbOptions, EngineError, MemoryUsage, Size, Stats};
 use crate::{batch, cursor, db, memory, view};

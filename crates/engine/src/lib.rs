@@ -19,28 +19,17 @@ mod checkpoint;
 mod column;
 mod cursor;
 mod db;
-#[cfg(feature = "sim")]
 mod either;
 mod error;
 pub mod fault;
 mod measure;
-#[cfg(feature = "sim")]
 pub mod memory;
 mod options;
 mod poison;
 mod view;
 
-#[cfg(not(feature = "sim"))]
-pub use batch::Batch;
 pub use column::Column;
-#[cfg(not(feature = "sim"))]
-pub use cursor::Cursor;
-#[cfg(not(feature = "sim"))]
-pub use db::Db;
-#[cfg(feature = "sim")]
 pub use either::{Batch, Cursor, Db, Pinned, View};
 pub use error::EngineError;
 pub use measure::{MemoryUsage, Size, Stats};
 pub use options::DbOptions;
-#[cfg(not(feature = "sim"))]
-pub use view::{Pinned, View};

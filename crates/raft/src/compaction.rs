@@ -35,14 +35,12 @@ struct Shared {
     removed: AtomicU64,
     woken: Condvar,
     /// The same, for a runner that is a task.
-    #[cfg(feature = "sim")]
     task_woken: tokio::sync::Notify,
 }
 
 impl Shared {
     fn wake(&self) {
         self.woken.notify_one();
-        #[cfg(feature = "sim")]
         self.task_woken.notify_one();
     }
 }
@@ -67,7 +65,6 @@ impl CompactionRunner {
             ended: Mutex::new(None),
             removed: AtomicU64::new(0),
             woken: Condvar::new(),
-            #[cfg(feature = "sim")]
             task_woken: tokio::sync::Notify::new(),
         });
         let running = shared.clone();
@@ -129,7 +126,6 @@ fn spawn(
     shared: Arc<Shared>,
     finished: watch::Sender<Revision>,
 ) -> io::Result<Option<std::thread::JoinHandle<()>>> {
-    #[cfg(feature = "sim")]
     if crate::threads::are_tasks() {
         tokio::spawn(run_as_task(shared, finished));
         return Ok(None);
@@ -137,7 +133,6 @@ fn spawn(
     std::thread::Builder::new().name("compaction".into()).spawn(move || run(&shared, &finished)).map(Some)
 }
 
-#[cfg(feature = "sim")]
 async fn run_as_task(shared: Arc<Shared>, finished: watch::Sender<Revision>) {
     loop {
         let compactor = {

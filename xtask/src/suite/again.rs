@@ -70,21 +70,10 @@ pub fn settle(reports: &mut [Report], seconds: &[Report]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::plan::Company;
-    use std::time::Duration;
 
     fn suite(again: Again) -> Suite {
-        Suite {
-            name: "it".to_owned(),
-            program: "it".into(),
-            arguments: vec!["--show-output".to_owned()],
-            directory: ".".into(),
-            budget: Duration::from_secs(60),
-            counts: true,
-            company: Company::Nobody,
-            of_package: true,
-            again,
-        }
+        let arguments = vec!["--show-output".to_owned()];
+        Suite { arguments, counts: true, again, ..Suite::script("it", "it", std::path::Path::new("."), 60) }
     }
 
     fn failed(tests: &[&str]) -> Report {

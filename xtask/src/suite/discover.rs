@@ -1,8 +1,9 @@
 //! Builds the test programs of the whole workspace and learns from cargo where each one lies.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -16,6 +17,8 @@ pub struct Program {
     pub directory: PathBuf,
     pub kind: Kind,
     pub executable: PathBuf,
+    /// Its tests by name, where a suite is only a part of the program; else all are meant.
+    pub tests: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +33,7 @@ pub enum Kind {
 
 /// The programs, and cargo's target directory. Diagnostics and progress go to standard error.
 pub fn build_test_programs(root: &Path) -> Result<(Vec<Program>, PathBuf), String> {
-    println!("==> build of the tests");
+    println!("==> build");
     let arguments =
         ["test", "--release", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"];
     let mut command = cargo(root, &arguments);
@@ -49,7 +52,34 @@ pub fn build_test_programs(root: &Path) -> Result<(Vec<Program>, PathBuf), Strin
     // target/release/deps/NAME-HASH
     let target = programs.first().and_then(|program| program.executable.ancestors().nth(3));
     let target = target.ok_or("cargo built no test at all")?.to_path_buf();
-    Ok((programs, target))
+    let mut suites = Vec::new();
+    for program in programs {
+        let is_black_box = program.package == BLACK_BOXES && matches!(program.kind, Kind::Integration(_));
+        if is_black_box { suites.extend(by_module(&program)?) } else { suites.push(program) }
+    }
+    Ok((suites, target))
+}
+
+/// The package whose integration program has a suite in each of its modules.
+pub const BLACK_BOXES: &str = "meerkat-chaos";
+
+/// One program for each module of this one.
+fn by_module(program: &Program) -> Result<Vec<Program>, String> {
+    let mut command = Command::new(&program.executable);
+    let output = command.args(["--list", "--format", "terse"]).output();
+    let output = output.map_err(|err| format!("cannot start {}: {err}", program.executable.display()))?;
+    let mut modules = BTreeMap::<String, Vec<String>>::new();
+    for (module, test) in String::from_utf8_lossy(&output.stdout).lines().filter_map(listed) {
+        modules.entry(module.to_owned()).or_default().push(test.to_owned());
+    }
+    let part = |(module, tests)| Program { kind: Kind::Integration(module), tests, ..program.clone() };
+    Ok(modules.into_iter().map(part).collect())
+}
+
+/// Module and whole name of the test in a line like `crash::nothing_is_lost: test`.
+fn listed(line: &str) -> Option<(&str, &str)> {
+    let test = line.strip_suffix(": test")?;
+    Some((test.split_once("::")?.0, test))
 }
 
 /// The test program that one line of cargo's messages tells of, if it does.
@@ -69,6 +99,7 @@ fn program(line: &str) -> Option<Program> {
         directory: Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf(),
         kind,
         executable: PathBuf::from(message["executable"].as_str()?),
+        tests: Vec::new(),
     })
 }
 
@@ -98,6 +129,12 @@ mod tests {
         assert_eq!(found.kind, Kind::Integration("crash".to_owned()));
         assert_eq!(program(&LINE.replace("\"test\": true", "\"test\": false")), None);
         assert_eq!(program(r#"{"reason": "build-finished", "success": true}"#), None);
+    }
+
+    #[test]
+    fn a_listed_test_belongs_to_its_outermost_module() {
+        assert_eq!(listed("a::b::c: test"), Some(("a", "a::b::c")));
+        assert_eq!(listed("12 tests, 0 benchmarks"), None);
     }
 
     #[test]

@@ -1,76 +1,103 @@
-//! Every test suite in a set order, each with its time and its budget: one after the other, then the
-//! builds beside suites that do not mind, and at the end two at a time those that mostly wait.
+//! Every test suite, each with its time and its budget: in lanes, side by side, and at the end alone those
+//! that measure.
 //!
 //! All test programs are built first, by one cargo call with one choice of features, so that a
 //! suite's time is that of its tests and RocksDB is compiled once. A suite that outruns its budget
-//! is ended and has failed: nothing hangs a run. What failed by the clock gets a second look. The output of each suite is shown as it comes and
-//! kept in `target/test-logs`.
+//! is ended and has failed: nothing hangs a run. What failed by the clock gets a second look. The output of
+//! each suite is shown as it comes and kept in `target/test-logs`. What comes before the suites (setup,
+//! format, tidy, the build) has rows of its own in the closing table.
 
 mod again;
 mod digest;
 mod discover;
+mod lanes;
 mod plan;
 mod run;
 mod summary;
 
-use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::Failure;
 use crate::process;
-use plan::{Company, Suite};
-use run::Report;
+use crate::tidy;
+use lanes::Numbered;
+use plan::Suite;
+use run::{Report, Verdict};
 
 /// What `cargo xtask test` was asked for.
-struct Request {
+pub struct Request {
     long: bool,
+    /// Whether format, clippy and tidy are part of the run.
+    lints: bool,
     /// Parts of suite names; none means all suites.
     names: Vec<String>,
 }
 
 pub fn test(root: &Path, arguments: &[String]) -> Result<(), Failure> {
     let request = parse(arguments)?;
-    // The black-box suites start the one, and the images hold both: built as scripts/image builds them.
-    let programs = ["build", "--release", "--package", "meerkat", "--package", "meerkat-chaos", "--bins"];
-    process::run("build", process::cargo(root, &programs))?;
-    let (programs, target) = discover::build_test_programs(root)?;
-    let suites = plan::plan(root, &programs, request.long);
+    let began = Instant::now();
+    let mut reports = Vec::new();
+    let done = run_all(root, &request, &mut reports);
+    if let Err(reason) = &done {
+        eprintln!("{reason}");
+    }
+    print!("{}", summary::text(&reports, began.elapsed()));
+    if done.is_ok() && summary::all_passed(&reports) { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// Steps and suites, each with a report. An error ends the run where it is.
+fn run_all(root: &Path, request: &Request, reports: &mut Vec<Report>) -> Result<(), String> {
+    step(reports, "setup", || process::run("setup", process::bash(root, "scripts/setup", &[])))?;
+    if request.lints {
+        step(reports, "format", || {
+            process::run("format", process::cargo(root, &["fmt", "--all", "--check"]))
+        })?;
+        step(reports, "tidy", || tidy::tidy(root))?;
+    }
+    let (programs, target) = step(reports, "build", || discover::build_test_programs(root))?;
+    let suites = plan::plan(root, &target, &programs, request);
     let chosen: Vec<_> = suites.into_iter().filter(|suite| request.wants(&suite.name)).collect();
     if chosen.is_empty() {
-        return Err(format!("no suite is called anything like {:?}", request.names).into());
+        return Err(format!("no suite is called anything like {:?}", request.names));
     }
     let logs = target.join("test-logs");
     std::fs::create_dir_all(&logs).map_err(|err| format!("cannot create {}: {err}", logs.display()))?;
-    let numbered: Vec<(usize, &Suite)> = (1..).zip(&chosen).collect();
-    let bench = Bench { total: chosen.len(), logs: &logs, long: request.long };
-    let queue = |company: Company| {
-        Mutex::new(
-            numbered.iter().copied().filter(|(_, suite)| suite.company == company).collect::<VecDeque<_>>(),
-        )
-    };
-    let (alone, builds) = (queue(Company::Nobody), queue(Company::Builds));
-    let (sturdy, waiting) = (queue(Company::Sturdy), queue(Company::Waiting));
-    let mut reports = bench.run_lane(&[&alone], false)?;
-    reports.extend(bench.run_lanes([&[&builds, &sturdy], &[&sturdy]])?);
-    reports.extend(bench.run_lanes([&[&waiting], &[&waiting]])?);
-    let looks = again::second_looks(&numbered, &reports);
+    let bench = Bench { root, total: chosen.len(), logs: &logs, long: request.long };
+    let numbered: Vec<Numbered<'_>> = (1..).zip(&chosen).collect();
+    let (alone, beside): (Vec<_>, Vec<_>) = numbered.iter().copied().partition(|(_, suite)| suite.alone);
+    reports.extend(lanes::run(beside, lanes::LANES, |suite| bench.run(suite, true))?);
+    reports.extend(lanes::run(alone, 1, |suite| bench.run(suite, false))?);
+    let looks = again::second_looks(&numbered, reports);
     let seconds = (1..).zip(&looks).map(|(number, suite)| bench.again(number, looks.len(), suite));
     let seconds: Vec<Report> = seconds.collect::<Result<_, _>>()?;
-    again::settle(&mut reports, &seconds);
-    print!("{}", summary::text(&reports));
-    if summary::all_passed(&reports) { Ok(()) } else { Err(Failure::Told) }
+    again::settle(reports, &seconds);
+    Ok(())
+}
+
+/// What is no suite, as a row with its time.
+fn step<T>(
+    reports: &mut Vec<Report>,
+    name: &str,
+    work: impl FnOnce() -> Result<T, String>,
+) -> Result<T, String> {
+    let began = Instant::now();
+    let done = work();
+    let verdict = if done.is_ok() { Verdict::Passed } else { Verdict::Failed };
+    reports.push(Report::step(name, began.elapsed(), verdict));
+    done
 }
 
 /// Where suites are run and told of.
 struct Bench<'a> {
+    root: &'a Path,
     total: usize,
     logs: &'a Path,
     long: bool,
 }
 
 impl Bench<'_> {
-    fn run(&self, number: usize, suite: &Suite, labelled: bool) -> Result<Report, String> {
+    fn run(&self, (number, suite): Numbered<'_>, labelled: bool) -> Result<Report, String> {
         println!("\n==> suite {number}/{}: {} (budget {} s)", self.total, suite.name, suite.budget.as_secs());
         self.attend(suite, labelled)
     }
@@ -83,39 +110,11 @@ impl Bench<'_> {
     fn attend(&self, suite: &Suite, labelled: bool) -> Result<Report, String> {
         let (name, budget) = (&suite.name, suite.budget.as_secs());
         let label = labelled.then(|| name.rsplit(' ').next().unwrap_or(name));
-        let report = run::run(suite, self.logs, self.long, label)?;
+        let report = run::run(suite, self, label)?;
         println!("<== {name}: {} in {:.1} s of {budget} s", report.verdict, report.elapsed.as_secs_f64());
         Ok(report)
     }
-
-    /// Two lanes side by side.
-    fn run_lanes(&self, lanes: [&[&Queue<'_>]; 2]) -> Result<Vec<Report>, String> {
-        let done = std::thread::scope(|scope| {
-            let lanes = lanes.map(|queues| scope.spawn(move || self.run_lane(queues, true)));
-            lanes.map(|lane| lane.join().unwrap_or_else(|_| Err("a lane of suites panicked".to_owned())))
-        });
-        let mut reports = Vec::new();
-        for lane in done {
-            reports.extend(lane?);
-        }
-        Ok(reports)
-    }
-
-    /// What is in these queues, one suite after the other.
-    fn run_lane(&self, queues: &[&Queue<'_>], labelled: bool) -> Result<Vec<Report>, String> {
-        let mut reports = Vec::new();
-        for queue in queues {
-            let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            while let Some((number, suite)) = next() {
-                reports.push(self.run(number, suite, labelled)?);
-            }
-        }
-        Ok(reports)
-    }
 }
-
-/// Suites that lanes take from, with their numbers.
-type Queue<'a> = Mutex<VecDeque<(usize, &'a Suite)>>;
 
 impl Request {
     fn wants(&self, suite: &str) -> bool {
@@ -124,12 +123,13 @@ impl Request {
 }
 
 fn parse(arguments: &[String]) -> Result<Request, String> {
-    let mut request = Request { long: false, names: Vec::new() };
+    let mut request = Request { long: false, lints: false, names: Vec::new() };
     for argument in arguments {
         match argument.as_str() {
             "--long" => request.long = true,
+            "--lints" => request.lints = true,
             flag if flag.starts_with('-') => {
-                return Err(format!("test: there is no flag {flag}; there is --long"));
+                return Err(format!("test: there is no flag {flag}; there are --long and --lints"));
             }
             name => request.names.push(name.to_owned()),
         }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, PipeReader, Write};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use super::Bench;
 use super::digest::Digest;
 use super::plan::Suite;
 use crate::process::forget_our_package;
@@ -36,14 +36,13 @@ pub struct Report {
     pub broken_promise: bool,
 }
 
-#[cfg(test)]
 impl Report {
-    /// Of a suite that counted nothing yet.
-    pub fn new(name: &str, verdict: Verdict) -> Report {
+    /// Of what is no suite: it has no budget and counts no tests.
+    pub fn step(name: &str, elapsed: Duration, verdict: Verdict) -> Report {
         Report {
             name: name.to_owned(),
-            elapsed: Duration::from_secs(1),
-            budget: Duration::from_secs(60),
+            elapsed,
+            budget: Duration::ZERO,
             verdict,
             passed: 0,
             failed: 0,
@@ -52,6 +51,17 @@ impl Report {
             excerpt: Vec::new(),
             broken_promise: false,
         }
+    }
+
+    pub fn is_step(&self) -> bool {
+        self.budget == Duration::ZERO
+    }
+
+    /// Of a suite that counted nothing yet.
+    #[cfg(test)]
+    pub fn new(name: &str, verdict: Verdict) -> Report {
+        let step = Report::step(name, Duration::from_secs(1), verdict);
+        Report { budget: Duration::from_secs(60), ..step }
     }
 }
 
@@ -76,9 +86,9 @@ impl fmt::Display for Verdict {
 }
 
 /// With a `label`, every line it prints is shown behind that: others print at the same time.
-pub fn run(suite: &Suite, logs: &Path, long: bool, label: Option<&str>) -> Result<Report, String> {
+pub fn run(suite: &Suite, bench: &Bench<'_>, label: Option<&str>) -> Result<Report, String> {
     let fail = |what: &str, err: std::io::Error| format!("{}: cannot {what}: {err}", suite.name);
-    let log = logs.join(format!("{}.log", suite.name.replace([' ', '(', ')'], "-")));
+    let log = bench.logs.join(format!("{}.log", suite.name.replace([' ', '(', ')'], "-")));
     let log = File::create(log).map_err(|err| fail("create its log", err))?;
     let (reader, writer) = std::io::pipe().map_err(|err| fail("make a pipe", err))?;
     let second = writer.try_clone().map_err(|err| fail("make a pipe", err))?;
@@ -88,8 +98,13 @@ pub fn run(suite: &Suite, logs: &Path, long: bool, label: Option<&str>) -> Resul
     if suite.of_package {
         command.env("CARGO_MANIFEST_DIR", &suite.directory);
     }
-    if long {
+    if bench.long {
         command.env("MEERKAT_LONG", "1");
+    }
+    // The tests look here first for the etcd they compare with.
+    let etcd = bench.root.join(".tools/etcd");
+    if std::env::var_os("ETCD_BIN_DIR").is_none() && etcd.join("etcd").is_file() {
+        command.env("ETCD_BIN_DIR", etcd);
     }
     let started = Instant::now();
     let mut child = command.stdout(writer).stderr(second).spawn().map_err(|err| fail("start", err))?;
@@ -212,26 +227,22 @@ fn report(suite: &Suite, status: Option<ExitStatus>, elapsed: Duration, digest: 
 mod tests {
     use super::*;
     use crate::suite::again::Again;
-    use crate::suite::plan::Company;
 
     fn suite(script: &str, budget_ms: u64) -> Suite {
         Suite {
-            name: "it".to_owned(),
-            program: "sh".into(),
             arguments: vec!["-c".to_owned(), script.to_owned()],
-            directory: std::env::temp_dir(),
             budget: Duration::from_millis(budget_ms),
             counts: true,
-            company: Company::Nobody,
-            of_package: true,
             again: Again::Never,
+            ..Suite::script("it", "sh", &std::env::temp_dir(), 0)
         }
     }
 
     fn run_in_a_directory_of_its_own(name: &str, suite: &Suite) -> Report {
         let logs = std::env::temp_dir().join(format!("meerkat-xtask-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&logs).expect("a temporary directory");
-        let report = run(suite, &logs, false, None).expect("sh starts");
+        let report = run(suite, &Bench { root: &logs, total: 1, logs: &logs, long: false }, None);
+        let report = report.expect("sh starts");
         std::fs::remove_dir_all(&logs).expect("it was just created");
         report
     }

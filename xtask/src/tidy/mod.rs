@@ -11,6 +11,7 @@ mod leftovers;
 mod libraries;
 mod modules;
 mod promises;
+mod simulation;
 mod statuses;
 
 use std::fmt;
@@ -74,6 +75,7 @@ fn violations(packages: &[Package], sources: &[Source]) -> Vec<Violation> {
             found.extend(modules::check(source));
             found.extend(functions::check(source));
             found.extend(libraries::check_source(source));
+            found.extend(simulation::check(source));
             found.extend(statuses::check(source));
         }
     }

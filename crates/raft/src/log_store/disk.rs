@@ -28,7 +28,6 @@ pub trait LogDisk: Send + Sync {
     fn describe(&self, name: &str) -> String;
 
     /// How long the next sync takes, on a disk whose time is simulated.
-    #[cfg(feature = "sim")]
     fn sync_takes(&self) -> Duration {
         Duration::ZERO
     }

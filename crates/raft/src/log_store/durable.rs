@@ -30,14 +30,12 @@ struct Shared {
     mark: Mutex<Mark>,
     moved: Condvar,
     /// The same, for an apply that is a task.
-    #[cfg(feature = "sim")]
     task_moved: tokio::sync::Notify,
 }
 
 impl Shared {
     fn tell_moved(&self) {
         self.moved.notify_all();
-        #[cfg(feature = "sim")]
         self.task_moved.notify_waiters();
     }
 }
@@ -68,12 +66,7 @@ impl DurableLog {
     pub(super) fn new(log: Option<LogId>) -> DurableLog {
         let mark = Mutex::new(Mark { log, installed: None, ended: None });
         DurableLog {
-            shared: Arc::new(Shared {
-                mark,
-                moved: Condvar::new(),
-                #[cfg(feature = "sim")]
-                task_moved: tokio::sync::Notify::new(),
-            }),
+            shared: Arc::new(Shared { mark, moved: Condvar::new(), task_moved: tokio::sync::Notify::new() }),
         }
     }
 
@@ -98,7 +91,6 @@ impl DurableLog {
     }
 
     /// Returns when `wait_durable` would not block.
-    #[cfg(feature = "sim")]
     pub async fn until_durable(&self, id: &LogId) {
         loop {
             let moved = self.shared.task_moved.notified();

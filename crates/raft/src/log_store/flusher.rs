@@ -28,7 +28,6 @@ pub struct Shared {
     /// Signalled when there is something to flush, or when the log is closing.
     pub work: Condvar,
     /// The same, for a flusher that is a task.
-    #[cfg(feature = "sim")]
     pub task_work: tokio::sync::Notify,
     pub failed: watch::Sender<Option<String>>,
     pub stats: Arc<LogStats>,
@@ -38,7 +37,6 @@ impl Shared {
     /// There is something to flush, or the log is closing.
     pub fn wake(&self) {
         self.work.notify_one();
-        #[cfg(feature = "sim")]
         self.task_work.notify_one();
     }
 }
@@ -72,7 +70,6 @@ impl Flusher {
 
     /// As `run`, on a task, with the time a disk takes before each sync: a crash meets writes that
     /// are not synced yet.
-    #[cfg(feature = "sim")]
     pub async fn run_as_task(mut self) {
         let shared = self.shared.clone();
         let _guard = PanicGuard { shared: &shared };

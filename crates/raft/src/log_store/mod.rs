@@ -152,7 +152,6 @@ impl LogStore {
         let shared = Arc::new(Shared {
             ledger: Mutex::new(Ledger::new(recovered.tail, recovered.writer, durable.clone())),
             work: Condvar::new(),
-            #[cfg(feature = "sim")]
             task_work: tokio::sync::Notify::new(),
             failed: watch::channel(None).0,
             stats: Arc::new(LogStats::default()),
@@ -286,7 +285,6 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
 /// The thread, if it is one.
 fn start(flusher: Flusher) -> io::Result<Option<JoinHandle<()>>> {
-    #[cfg(feature = "sim")]
     if crate::threads::are_tasks() {
         tokio::spawn(flusher.run_as_task());
         return Ok(None);

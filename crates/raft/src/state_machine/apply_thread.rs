@@ -162,7 +162,6 @@ impl ApplyThread {
         mut self,
         mut jobs: mpsc::UnboundedReceiver<Job>,
     ) -> io::Result<Option<std::thread::JoinHandle<()>>> {
-        #[cfg(feature = "sim")]
         if crate::threads::are_tasks() {
             tokio::spawn(self.run_as_task(jobs));
             return Ok(None);
@@ -171,7 +170,6 @@ impl ApplyThread {
         std::thread::Builder::new().name("apply".into()).spawn(run).map(Some)
     }
 
-    #[cfg(feature = "sim")]
     async fn run_as_task(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
         while let Some(job) = jobs.recv().await {
             if let Job::Apply { entries, .. } = &job
