@@ -1,6 +1,6 @@
-//! The project's own tasks: `cargo xtask check | fix | tidy | test | ci`.
+//! The project's own tasks: `cargo xtask check | fix | tidy | test | controls | ci`.
 //!
-//! `check`, `tidy`, `test` and `ci` never change a tracked file; `fix` is the one that writes. Each
+//! `check`, `tidy`, `test` and `ci` never change a tracked file; `fix` and `controls` write. Each
 //! exits non-zero when what it looks at is not as it should be. Nothing of the product may depend
 //! on this crate.
 
@@ -27,6 +27,7 @@ usage: cargo xtask <task>
   test [--long] [--lints] [NAME…]
                    set up, build, then run the test suites in lanes, each with its time and its budget;
                    with --lints format, tidy and clippy too
+  controls         run the harness on etcd, which proves the harness, and note that it passed
   ci               exactly what CI runs
 ";
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         "fix" => fix(&root).map_err(Failure::from),
         "tidy" => tidy::tidy(&root).map_err(Failure::from),
         "test" => suite::test(&root, rest),
+        "controls" => suite::prove_controls(&root),
         "ci" => run("ci", process::bash(&root, ".ci/run", rest)).map_err(Failure::from),
         _ => Err(Failure::Because(USAGE.to_owned())),
     };

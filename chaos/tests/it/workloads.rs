@@ -21,7 +21,7 @@ fn every_workload_goes_on_through_the_loss_of_a_leader_and_finds_nothing() {
 }
 
 #[test]
-fn the_same_holds_on_etcd_so_the_checkers_are_not_biased() {
+fn the_same_holds_on_etcd_so_the_harness_itself_is_sound() {
     let name = "workloads control";
     run_test(name, Duration::from_secs(240), async {
         with_some_seed(name, SEED, async |seed| run(Product::Etcd, seed).await).await

@@ -54,14 +54,19 @@ pub fn build_test_programs(root: &Path) -> Result<(Vec<Program>, PathBuf), Strin
     let target = target.ok_or("cargo built no test at all")?.to_path_buf();
     let mut suites = Vec::new();
     for program in programs {
-        let is_black_box = program.package == BLACK_BOXES && matches!(program.kind, Kind::Integration(_));
-        if is_black_box { suites.extend(by_module(&program)?) } else { suites.push(program) }
+        if program.is_black_box() { suites.extend(by_module(&program)?) } else { suites.push(program) }
     }
     Ok((suites, target))
 }
 
+impl Program {
+    pub fn is_black_box(&self) -> bool {
+        self.package == BLACK_BOXES && matches!(self.kind, Kind::Integration(_))
+    }
+}
+
 /// The package whose integration program has a suite in each of its modules.
-pub const BLACK_BOXES: &str = "meerkat-chaos";
+const BLACK_BOXES: &str = "meerkat-chaos";
 
 /// One program for each module of this one.
 fn by_module(program: &Program) -> Result<Vec<Program>, String> {

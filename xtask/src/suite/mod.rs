@@ -8,6 +8,7 @@
 //! format, tidy, the build) has rows of its own in the closing table.
 
 mod again;
+mod controls;
 mod digest;
 mod discover;
 mod lanes;
@@ -21,6 +22,7 @@ use std::time::Instant;
 use crate::Failure;
 use crate::process;
 use crate::tidy;
+use discover::Program;
 use lanes::Numbered;
 use plan::Suite;
 use run::{Report, Verdict};
@@ -30,15 +32,33 @@ pub struct Request {
     long: bool,
     /// Whether format, clippy and tidy are part of the run.
     lints: bool,
+    controls: Controls,
     /// Parts of suite names; none means all suites.
     names: Vec<String>,
 }
 
+/// Which tests run, of those that judge Meerkat and those that judge the harness.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Controls {
+    /// Both if the harness changed since its controls passed, or in the long form.
+    IfChanged,
+    Only,
+}
+
+/// Runs the controls of the harness alone, and notes that they passed on it.
+pub fn prove_controls(root: &Path) -> Result<(), Failure> {
+    run_request(root, &Request { long: false, lints: false, controls: Controls::Only, names: Vec::new() })?;
+    Ok(controls::write_stamp(root)?)
+}
+
 pub fn test(root: &Path, arguments: &[String]) -> Result<(), Failure> {
-    let request = parse(arguments)?;
+    run_request(root, &parse(arguments)?)
+}
+
+fn run_request(root: &Path, request: &Request) -> Result<(), Failure> {
     let began = Instant::now();
     let mut reports = Vec::new();
-    let done = run_all(root, &request, &mut reports);
+    let done = run_all(root, request, &mut reports);
     if let Err(reason) = &done {
         eprintln!("{reason}");
     }
@@ -55,9 +75,10 @@ fn run_all(root: &Path, request: &Request, reports: &mut Vec<Report>) -> Result<
         })?;
         step(reports, "tidy", || tidy::tidy(root))?;
     }
-    let (programs, target) = step(reports, "build", || discover::build_test_programs(root))?;
+    let (mut programs, target) = step(reports, "build", || discover::build_test_programs(root))?;
+    choose_controls(root, request, &mut programs)?;
     let suites = plan::plan(root, &target, &programs, request);
-    let chosen: Vec<_> = suites.into_iter().filter(|suite| request.wants(&suite.name)).collect();
+    let chosen: Vec<_> = suites.into_iter().filter(|suite| request.wants(suite)).collect();
     if chosen.is_empty() {
         return Err(format!("no suite is called anything like {:?}", request.names));
     }
@@ -72,6 +93,21 @@ fn run_all(root: &Path, request: &Request, reports: &mut Vec<Report>) -> Result<
     let seconds = (1..).zip(&looks).map(|(number, suite)| bench.again(number, looks.len(), suite));
     let seconds: Vec<Report> = seconds.collect::<Result<_, _>>()?;
     again::settle(reports, &seconds);
+    Ok(())
+}
+
+/// Leaves the controls out of the black boxes, or everything else.
+fn choose_controls(root: &Path, request: &Request, programs: &mut Vec<Program>) -> Result<(), String> {
+    let only = request.controls == Controls::Only;
+    let both = request.long || !controls::are_proved(root)?;
+    if both && !only {
+        println!("controls: the harness changed, or the long form is asked for: they run on etcd too");
+        return Ok(());
+    }
+    for program in programs.iter_mut() {
+        program.tests.retain(|test| controls::is_control(test) == only);
+    }
+    programs.retain(|program| !program.tests.is_empty() || (!only && !program.is_black_box()));
     Ok(())
 }
 
@@ -117,13 +153,17 @@ impl Bench<'_> {
 }
 
 impl Request {
-    fn wants(&self, suite: &str) -> bool {
+    fn wants(&self, suite: &Suite) -> bool {
+        (self.controls != Controls::Only || suite.of_package) && self.wants_name(&suite.name)
+    }
+
+    fn wants_name(&self, suite: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|name| suite.contains(name.as_str()))
     }
 }
 
 fn parse(arguments: &[String]) -> Result<Request, String> {
-    let mut request = Request { long: false, lints: false, names: Vec::new() };
+    let mut request = Request { long: false, lints: false, controls: Controls::IfChanged, names: Vec::new() };
     for argument in arguments {
         match argument.as_str() {
             "--long" => request.long = true,
@@ -148,10 +188,10 @@ mod tests {
     #[test]
     fn names_choose_suites_and_none_chooses_all() {
         let all = request(&[]).expect("no arguments");
-        assert!(all.wants("meerkat-state unit") && !all.long);
+        assert!(all.wants_name("meerkat-state unit") && !all.long);
         let some = request(&["--long", "state", "crash"]).expect("names");
-        assert!(some.long && some.wants("meerkat-state unit") && some.wants("meerkat-chaos crash"));
-        assert!(!some.wants("meerkat-raft it"));
+        assert!(some.long && some.wants_name("meerkat-state unit") && some.wants_name("meerkat-chaos crash"));
+        assert!(!some.wants_name("meerkat-raft it"));
     }
 
     #[test]

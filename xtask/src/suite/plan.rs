@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::Request;
 use super::again::Again;
-use super::discover::{BLACK_BOXES, Kind, Program};
+use super::discover::{Kind, Program};
 use crate::CLIPPY;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ fn position(package: &str) -> usize {
 }
 
 fn suite_of(program: &Program) -> Suite {
-    let black_box = program.package == BLACK_BOXES && matches!(program.kind, Kind::Integration(_));
+    let black_box = program.is_black_box();
     let (what, options): (&str, &[&str]) = match &program.kind {
         Kind::Library => ("unit", &[]),
         Kind::Binary(_) => ("unit (program)", &[]),
@@ -243,6 +243,7 @@ fn patroni(root: &Path) -> Suite {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::Controls;
 
     fn program(package: &str, kind: Kind) -> Program {
         Program {
@@ -255,7 +256,7 @@ mod tests {
     }
 
     fn planned(programs: &[Program], lints: bool) -> Vec<Suite> {
-        let request = Request { long: false, lints, names: Vec::new() };
+        let request = Request { long: false, lints, controls: Controls::IfChanged, names: Vec::new() };
         plan(Path::new("/src"), Path::new("/src/target"), programs, &request)
     }
 
