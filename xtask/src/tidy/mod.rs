@@ -6,6 +6,7 @@
 
 mod absolute_paths;
 mod dependencies;
+mod doctests;
 mod functions;
 mod leftovers;
 mod libraries;
@@ -73,6 +74,7 @@ fn violations(packages: &[Package], sources: &[Source]) -> Vec<Violation> {
         found.extend(leftovers::check(source));
         if source.is_rust() {
             found.extend(modules::check(source));
+            found.extend(doctests::check(source));
             found.extend(functions::check(source));
             found.extend(libraries::check_source(source));
             found.extend(simulation::check(source));
