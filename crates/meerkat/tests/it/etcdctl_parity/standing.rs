@@ -1,5 +1,6 @@
 //! Commands that stay until they are told to go, and checks that take their time.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -19,10 +20,21 @@ pub struct Standing {
 
 pub fn begin(mut tool: Command, endpoint: &str, args: &[&str]) -> Standing {
     tool.args(["--endpoints", endpoint]).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A shell that runs the tests in the background has SIGINT ignored, and children inherit that.
+    // SAFETY: signal(2) may be called between fork and exec.
+    unsafe { tool.pre_exec(heed_interrupts) };
     let mut process = Running(tool.spawn().expect("the program starts"));
     let (said, out) = collect_to_the_end(process.0.stdout.take().expect("piped"));
     let (complaints, errors) = collect_to_the_end(process.0.stderr.take().expect("piped"));
     Standing { process, said, complaints, readers: [out, errors] }
+}
+
+fn heed_interrupts() -> std::io::Result<()> {
+    // SAFETY: the default action names no handler, so there is no function to keep alive.
+    match unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) } {
+        libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 impl Standing {
