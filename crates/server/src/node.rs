@@ -100,31 +100,45 @@ impl Stopping {
 }
 
 /// Runs a member until `shutdown` resolves or it cannot go on.
-pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+pub async fn run(
+    config: Config,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), RunError> {
     run_with(config, shutdown, None).await
 }
 
 /// As [`run`], with one more door.
 pub async fn run_with(
     config: Config,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
     door: Option<Door>,
 ) -> Result<(), RunError> {
     let keys = Keys::open(&config)?;
-    run_with_keys(config, keys, shutdown, (door, None)).await
+    run_with_keys(config, keys, Box::pin(shutdown), (door, None)).await
 }
 
 /// As [`run_with`], with keys that are read already, and with what finds the initial cluster if the
 /// configuration wants it found.
-pub async fn run_with_keys(
+///
+/// Boxed, and without type parameters: the compiler then makes the code of a member once, in this crate, and
+/// not again in every program that runs one.
+pub fn run_with_keys(
     config: Config,
     keys: Keys,
-    shutdown: impl Future<Output = ()>,
+    shutdown: BoxFuture<'static, ()>,
+    doors: (Option<Door>, Option<Finder>),
+) -> BoxFuture<'static, Result<(), RunError>> {
+    Box::pin(run_member(config, keys, shutdown, doors))
+}
+
+async fn run_member(
+    config: Config,
+    keys: Keys,
+    mut shutdown: BoxFuture<'static, ()>,
     (door, finder): (Option<Door>, Option<Finder>),
 ) -> Result<(), RunError> {
     let ground = Ground { dialer: Some(keys.dialer()), ..Ground::default() };
     let dialer = ground.dialer.as_ref();
-    let mut shutdown = std::pin::pin!(shutdown);
     let (config, place, ports) = match finder.filter(|_| config.discovery.is_some()) {
         Some(finder) if !has_begun(&config)? => {
             // Others are to hear only of a member that has its ports.

@@ -100,7 +100,7 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
         let door = open_door(door, &keys, &config).await;
         let door = door.map_err(|error| failed("the member cannot start", error))?;
         let finder = discovery::finder(&config);
-        meerkat_server::run_with_keys(config, keys, shutdown, (door, finder))
+        meerkat_server::run_with_keys(config, keys, Box::pin(shutdown), (door, finder))
             .await
             .map_err(|error| failed("the member stopped", error))
     });
