@@ -22,6 +22,7 @@ use std::time::Instant;
 use crate::Failure;
 use crate::process;
 use crate::tidy;
+pub use controls::is_control;
 use discover::Program;
 use lanes::Numbered;
 use plan::Suite;
@@ -105,7 +106,7 @@ fn choose_controls(root: &Path, request: &Request, programs: &mut Vec<Program>) 
         return Ok(());
     }
     for program in programs.iter_mut() {
-        program.tests.retain(|test| controls::is_control(test) == only);
+        program.tests.retain(|test| is_control(test) == only);
     }
     programs.retain(|program| !program.tests.is_empty() || (!only && !program.is_black_box()));
     Ok(())
