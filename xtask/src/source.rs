@@ -39,7 +39,8 @@ impl Source {
 
     /// The code without the tests at its foot.
     pub fn code_without_tests(&self) -> &str {
-        let tests = self.code.find("#[cfg(test)]\nmod tests");
+        let heads = ["#[cfg(test)]\nmod tests", "#[cfg(test)]\npub(crate) mod tests"];
+        let tests = heads.iter().filter_map(|head| self.code.find(head)).min();
         &self.code[..tests.unwrap_or(self.code.len())]
     }
 }

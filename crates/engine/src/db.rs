@@ -4,7 +4,8 @@ use crate::batch::Batch;
 use crate::error::EngineError;
 use crate::poison::Poison;
 use crate::view::View;
-use crate::{Column, DbOptions, fault, options};
+use crate::{Column, DbOptions, options};
+use meerkat_fault as fault;
 use rocksdb::{
     BottommostLevelCompaction, Cache, ColumnFamily, CompactOptions, DB, FlushOptions, ReadOptions, ReadTier,
     WriteOptions,

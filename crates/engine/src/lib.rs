@@ -21,7 +21,6 @@ mod cursor;
 mod db;
 mod either;
 mod error;
-pub mod fault;
 mod measure;
 pub mod memory;
 mod options;

@@ -6,7 +6,7 @@
 //! first database is opened.
 
 use crate::{Column, DbOptions, EngineError, Size};
-use parking_lot::Mutex;
+use meerkat_fault::Mutex;
 use rpds::RedBlackTreeMapSync;
 use std::fmt::Display;
 use std::ops::Bound;

@@ -4,9 +4,11 @@
 //! by an installed snapshot. Costs nothing while there is nothing to remove.
 
 use crate::measured::CompactionTimes;
+use crate::tasks::spawn_part;
+use meerkat_fault as fault;
+use meerkat_fault::{Condvar, Mutex};
 use meerkat_state::{Compactor, Progress, StateError};
 use meerkat_types::{Revision, limits};
-use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct CompactionRunner {
     shared: Arc<Shared>,
     finished: watch::Receiver<Revision>,
+    failed: watch::Receiver<Option<String>>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -34,6 +37,8 @@ struct Shared {
     /// Versions and deletions removed.
     removed: AtomicU64,
     woken: Condvar,
+    /// Set once, when nothing can be compacted any more.
+    failed: watch::Sender<Option<String>>,
     /// The same, for a runner that is a task.
     task_woken: tokio::sync::Notify,
 }
@@ -42,6 +47,13 @@ impl Shared {
     fn wake(&self) {
         self.woken.notify_one();
         self.task_woken.notify_one();
+    }
+
+    /// A damaged row, or a database that a failed write has closed. A member that went on would never
+    /// again free what is compacted, or would answer from what is damaged.
+    fn fail(&self, error: &StateError) {
+        tracing::error!(%error, "compaction has failed; this member must stop");
+        self.failed.send_replace(Some(error.to_string()));
     }
 }
 
@@ -56,6 +68,7 @@ impl CompactionRunner {
         let done = compactor.finished_revision().map_err(io::Error::other)?;
         let removed_bytes = compactor.removed_bytes().map_err(io::Error::other)?;
         let (sender, finished) = watch::channel(done);
+        let (failing, failed) = watch::channel(None);
         let work = Work { compactor: Arc::new(compactor), pending: true, stopping: false };
         let shared = Arc::new(Shared {
             work: Mutex::new(work),
@@ -64,12 +77,13 @@ impl CompactionRunner {
             began: Mutex::new(None),
             ended: Mutex::new(None),
             removed: AtomicU64::new(0),
+            failed: failing,
             woken: Condvar::new(),
             task_woken: tokio::sync::Notify::new(),
         });
         let running = shared.clone();
         let thread = spawn(running, sender)?;
-        Ok(CompactionRunner { shared, finished, thread: Mutex::new(thread) })
+        Ok(CompactionRunner { shared, finished, failed, thread: Mutex::new(thread) })
     }
 
     pub(crate) fn wake(&self) {
@@ -95,6 +109,16 @@ impl CompactionRunner {
     /// that will not happen because compaction has ended here.
     pub async fn finished(&self, revision: Revision) -> bool {
         self.finished.clone().wait_for(|finished| revision <= *finished).await.is_ok()
+    }
+
+    /// Resolves with the reason when this database can not be compacted any more.
+    pub(crate) async fn failed(&self) -> String {
+        let mut failed = self.failed.clone();
+        let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        match reason {
+            Some(reason) => reason,
+            None => std::future::pending().await,
+        }
     }
 
     pub fn times(&self) -> &CompactionTimes {
@@ -127,10 +151,10 @@ fn spawn(
     finished: watch::Sender<Revision>,
 ) -> io::Result<Option<std::thread::JoinHandle<()>>> {
     if crate::threads::are_tasks() {
-        tokio::spawn(run_as_task(shared, finished));
+        spawn_part("compaction", run_as_task(shared, finished));
         return Ok(None);
     }
-    std::thread::Builder::new().name("compaction".into()).spawn(move || run(&shared, &finished)).map(Some)
+    fault::spawn_thread("compaction", move || run(&shared, &finished)).map(Some)
 }
 
 async fn run_as_task(shared: Arc<Shared>, finished: watch::Sender<Revision>) {
@@ -192,9 +216,10 @@ enum Next {
 }
 
 fn step(shared: &Shared, compactor: &Arc<Compactor>, finished: &watch::Sender<Revision>) -> Next {
+    fault::pass_task("compaction");
     let failed = |error: &StateError| {
         if is_current(shared, compactor) {
-            give_up(error);
+            shared.fail(error);
             return Next::End;
         }
         // Of a database that a snapshot has replaced: its successor is waiting.
@@ -237,8 +262,42 @@ fn is_current(shared: &Shared, compactor: &Arc<Compactor>) -> bool {
     Arc::ptr_eq(&shared.work.lock().compactor, compactor)
 }
 
-/// Poisoned by a failed write: the apply thread meets the same wall and stops the member. Nothing
-/// is lost by not compacting.
-fn give_up(error: &StateError) {
-    tracing::error!(%error, "compaction stopped");
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use meerkat_engine::{Batch, Column, Db, DbOptions};
+    use meerkat_state::{LogEntry, Machine, Payload, StateReader};
+    use meerkat_types::{Command, Compact, Key, LogPosition, NewLease, NewValue, Proposal, Put, RequestId};
+
+    fn entry(index: u64, command: Command) -> LogEntry {
+        let proposal = Proposal { id: RequestId(index), stamp_ms: 0, asker: None, command };
+        let payload = Payload::Command(proposal);
+        LogEntry { position: LogPosition { term: 1, node: 1, index }, payload }
+    }
+
+    fn put(index: u64) -> LogEntry {
+        let key = Key::new(Bytes::from_static(b"k")).expect("not empty");
+        let value = NewValue::Set(Bytes::from_static(b"v"));
+        entry(index, Command::Put(Put { key, value, lease: NewLease::Set(None), want_previous: false }))
+    }
+
+    #[tokio::test]
+    async fn compaction_that_meets_a_damaged_row_stops_the_member() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = Db::open(dir.path(), &DbOptions::default()).expect("it opens");
+        let mut machine = Machine::open(db.clone(), &StateReader::new()).expect("it opens");
+        machine.apply(&[put(1), put(2), put(3)]).expect("it is applied");
+        let first = db.view().scan_once(Column::Log, &[], None).row().expect("an event").0.to_vec();
+        let mut batch = Batch::new(&db);
+        batch.put(Column::Log, &first, b"");
+        db.write(batch).expect("it is written");
+        let runner = CompactionRunner::start(Compactor::new(db)).expect("it starts");
+        let failed = runner.failed();
+        machine.apply(&[entry(4, Command::Compact(Compact { revision: Revision::new(4) }))]).expect("agreed");
+        runner.wake();
+        let reason = tokio::time::timeout(Duration::from_secs(60), failed).await.expect("it fails");
+        assert!(reason.contains("log"), "{reason}");
+        runner.stop();
+    }
 }

@@ -14,6 +14,7 @@ use crate::log_store::LogStore;
 use crate::network::conversation::Conversation;
 use crate::network::link::{Links, Purpose};
 use crate::network::wire;
+use crate::tasks::{spawn_part, watched};
 use crate::type_config::Vote;
 use meerkat_proto::pb::peer as pb;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +91,8 @@ impl Confirmer {
                     patience: self.patience,
                     stream: None,
                 };
-                tokio::spawn(keep_asking(voter, peer, rounds, self.over.clone(), self.words.0.clone()));
+                let asking = keep_asking(voter, peer, rounds, self.over.clone(), self.words.0.clone());
+                spawn_part("read confirmation", watched("read confirmation", asking));
                 newest
             });
             asker.send_replace(self.round);

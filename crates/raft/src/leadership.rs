@@ -4,6 +4,7 @@
 //! guard would block the Raft core.
 
 use crate::state_machine::MeerkatRaft;
+use crate::tasks::Tasks;
 use crate::type_config::{PeerNode, StoredMembership, TypeConfig, Vote};
 use openraft::Instant as _;
 use openraft::Membership;
@@ -57,7 +58,12 @@ pub(crate) fn peers_of(membership: &Membership<u64, PeerNode>) -> Vec<Peer> {
 }
 
 impl Leadership {
-    pub(crate) fn new(raft: &MeerkatRaft, me: u64, election_timeout: Duration) -> Leadership {
+    pub(crate) fn start(
+        raft: &MeerkatRaft,
+        me: u64,
+        election_timeout: Duration,
+        tasks: &Tasks,
+    ) -> Leadership {
         let leadership = Leadership {
             metrics: raft.server_metrics(),
             all: raft.metrics(),
@@ -68,7 +74,7 @@ impl Leadership {
             changes: Arc::default(),
             learner: Arc::default(),
         };
-        tokio::spawn(leadership.clone().follow());
+        tasks.spawn_beside_raft("follow leader", leadership.clone().follow());
         leadership
     }
 

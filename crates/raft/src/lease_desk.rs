@@ -8,9 +8,9 @@ use crate::leadership::Leadership;
 use crate::network::link::{Links, Purpose};
 use crate::network::wire::Missing;
 use futures::future::BoxFuture;
+use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer as pb;
 use meerkat_types::{LeaseId, LeaseTtl};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

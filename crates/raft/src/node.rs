@@ -24,13 +24,14 @@ use crate::propose::Proposer;
 use crate::read_index::ReadIndexer;
 use crate::snapshot::state_dir::StateDir;
 use crate::state_machine::{Applied, ApplyParts, ApplyThread, EventSink, MeerkatRaft, Shared, StateMachine};
+use crate::tasks::Tasks;
 use crate::waiters::Waiters;
 use meerkat_engine::DbOptions;
+use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer::peer_server::PeerServer;
 use meerkat_state::StateReader;
 use meerkat_types::{ClusterId, MemberId};
 use openraft::async_runtime::watch::WatchReceiver;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -183,10 +184,26 @@ async fn take_place(
     }
 }
 
+async fn start_raft(
+    options: &NodeOptions,
+    links: &Arc<Links>,
+    log: LogStore,
+    machine: StateMachine,
+) -> Result<MeerkatRaft, StartError> {
+    let me = links.identity().member.0;
+    let network = PeerNetworkFactory { links: links.clone() };
+    let raft = MeerkatRaft::new(me, raft_config(options)?, network, log, machine).await;
+    raft.map_err(|error| StartError::Raft(error.to_string()))
+}
+
 impl RaftNode {
     /// Opens the directory (or makes it), replays what the log has beyond the state, and joins the
-    /// cluster. Returns before a leader is known.
-    pub async fn start(options: NodeOptions, events: Box<dyn EventSink>) -> Result<RaftNode, StartError> {
+    /// cluster. Returns before a leader is known. What goes on from then on is among `tasks`.
+    pub async fn start(
+        options: NodeOptions,
+        events: Box<dyn EventSink>,
+        tasks: &Tasks,
+    ) -> Result<RaftNode, StartError> {
         let members = bootstrap_members(&options);
         let (identity, mut log) = take_directory(&options, &members).await?;
         let reader = StateReader::new();
@@ -205,17 +222,10 @@ impl RaftNode {
         take_place(identity.member, &reader, &shared, options.force_new_cluster.then_some(&mut log)).await?;
         let known: Arc<dyn KnownMembers> = Arc::new(AppliedMembers(reader.clone()));
         let links = Links::new(identity.clone(), known.clone(), options.ground.dialer.clone());
-        let raft = MeerkatRaft::new(
-            identity.member.0,
-            raft_config(&options)?,
-            PeerNetworkFactory { links: links.clone() },
-            log.clone(),
-            StateMachine::new(jobs, shared.clone(), log.clone()),
-        )
-        .await
-        .map_err(|error| StartError::Raft(error.to_string()))?;
+        let machine = StateMachine::new(jobs, shared.clone(), log.clone());
+        let raft = start_raft(&options, &links, log.clone(), machine).await?;
         shared.started.store(true, Ordering::SeqCst);
-        let leadership = Leadership::new(&raft, identity.member.0, options.election_timeout);
+        let leadership = Leadership::start(&raft, identity.member.0, options.election_timeout, tasks);
         // One that joined waits until the leader reaches it.
         if !identity.joined && !is_initialized(&raft).await? {
             same_cluster(&options, &identity, &members)?;
@@ -223,10 +233,11 @@ impl RaftNode {
         }
         let timeout = options.request_timeout;
         let applying = (waiters, applied.clone());
-        let proposer = Proposer::start(raft.clone(), links.clone(), leadership.clone(), applying, timeout);
+        let proposer =
+            Proposer::start(raft.clone(), links.clone(), leadership.clone(), applying, timeout, tasks);
         let leases = LeaderLeases::new(links.clone(), leadership.clone(), timeout);
         let confirmer = Confirmer::new(log.clone(), links.clone(), leadership.clone());
-        let reads = ReadIndexer::start(raft.clone(), confirmer, applied.clone(), timeout);
+        let reads = ReadIndexer::start(raft.clone(), confirmer, applied.clone(), timeout, tasks);
         let changes = MemberChanges::start(
             raft.clone(),
             links.clone(),
@@ -234,8 +245,10 @@ impl RaftNode {
             (reader.clone(), applied.clone()),
             options.rules,
             timeout,
+            tasks,
         );
-        tokio::spawn(log_keeper::run(options.policy, raft.clone(), log.clone(), shared.clone()));
+        let keeping = log_keeper::run(options.policy, raft.clone(), log.clone(), shared.clone());
+        tasks.spawn_beside_raft("log keeper", keeping);
         Ok(RaftNode {
             gate: Gate::new(identity.clone(), known),
             identity,
@@ -412,6 +425,11 @@ impl RaftNode {
             learner: self.leadership.is_learner(),
             failed: metrics.running_state.as_ref().err().map(ToString::to_string),
         }
+    }
+
+    /// Turns into a reason when the state can not be compacted any more, since it is damaged.
+    pub async fn state_failed(&self) -> String {
+        self.shared.compaction.failed().await
     }
 
     /// Resolves with the reason when Raft stops by itself.

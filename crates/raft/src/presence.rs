@@ -7,9 +7,9 @@
 use crate::leadership::Leadership;
 use crate::network::link::{Links, Purpose};
 use crate::type_config::PeerNode;
+use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer::GreetRequest;
 use meerkat_state::StateReader;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

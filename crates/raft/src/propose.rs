@@ -14,6 +14,7 @@ use crate::entry;
 use crate::leadership::Leadership;
 use crate::network::link::{Links, Purpose};
 use crate::state_machine::{Applied, MeerkatRaft};
+use crate::tasks::{Tasks, spawn_part};
 use crate::type_config::EncodedProposal;
 use crate::waiters::{Waiters, Waiting};
 use futures::StreamExt;
@@ -87,6 +88,7 @@ impl Proposer {
         leadership: Leadership,
         (waiters, applied): (Arc<Waiters>, Applied),
         timeout: Duration,
+        tasks: &Tasks,
     ) -> Proposer {
         // At random: ids of two members, or of two lives of one, are then never near each other.
         let next_id = AtomicU64::new(rand::random());
@@ -102,7 +104,7 @@ impl Proposer {
             timeout,
         });
         let retry = queue.clone().downgrade();
-        tokio::spawn(dispatch(shared.clone(), proposals, retry));
+        tasks.spawn_beside_raft("proposals", dispatch(shared.clone(), proposals, retry));
         Proposer { shared, queue }
     }
 
@@ -231,14 +233,14 @@ async fn dispatch(
             if leader == shared.links.identity().member.0 {
                 let proposals = part.iter().map(|queued| queued.proposal.clone()).collect();
                 match shared.submit(proposals).await {
-                    Some(results) => drop(tokio::spawn(async move {
+                    Some(results) => drop(spawn_part("proposals", async move {
                         let fates = results.collect::<Vec<Fate>>().await;
                         propose_again(&shared, &part, &fates, &retry).await;
                     })),
                     None => return,
                 }
             } else {
-                tokio::spawn(async move {
+                spawn_part("proposals", async move {
                     let fates = shared.forward(leader, &part).await;
                     propose_again(&shared, &part, &fates, &retry).await;
                 });

@@ -13,11 +13,12 @@ use crate::leadership::Leadership;
 use crate::network::conversation::Conversation;
 use crate::network::link::{Links, Purpose};
 use crate::state_machine::{Applied, MeerkatRaft};
+use crate::tasks::Tasks;
 use crate::type_config::{LogId, TypeConfig, Vote};
+use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::read_index_response::Result as Wire;
 use openraft::RaftState;
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,15 +86,18 @@ impl ReadIndexer {
         confirmer: Confirmer,
         applied: Applied,
         timeout: Duration,
+        tasks: &Tasks,
     ) -> ReadIndexer {
         let (links, leadership) = (confirmer.links.clone(), confirmer.leadership.clone());
         let (confirmer, conversation) = (confirmer.into(), Mutex::new(None));
         let rounds = Arc::new(Rounds { confirmer, conversation, raft, links, leadership, timeout });
         let (here, readers_here) = mpsc::channel(READERS_MAX);
         let (anywhere, readers) = mpsc::channel(READERS_MAX);
-        tokio::spawn(serve_rounds(readers_here, rounds.clone(), async |rounds: &Rounds| rounds.lead().await));
+        let lead = serve_rounds(readers_here, rounds.clone(), async |rounds: &Rounds| rounds.lead().await);
+        tasks.spawn_beside_raft("reads of others", lead);
         let own = here.clone();
-        tokio::spawn(serve_rounds(readers, rounds, async move |rounds: &Rounds| rounds.find(&own).await));
+        let find = serve_rounds(readers, rounds, async move |rounds: &Rounds| rounds.find(&own).await);
+        tasks.spawn_beside_raft("reads", find);
         ReadIndexer { anywhere, here, applied, timeout, failed: Arc::default(), slow: Arc::default() }
     }
 

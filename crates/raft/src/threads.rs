@@ -21,5 +21,9 @@ pub fn are_tasks() -> bool {
 
 /// Runs work that blocks, off the threads that serve everybody.
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    if are_tasks() { tokio::spawn(async move { work() }) } else { tokio::task::spawn_blocking(work) }
+    if are_tasks() {
+        crate::tasks::spawn_brief(async move { work() })
+    } else {
+        tokio::task::spawn_blocking(work)
+    }
 }

@@ -10,6 +10,7 @@ openraft::declare_raft_types!(
         R = (),
         NodeId = u64,
         Node = PeerNode,
+        AsyncRuntime = crate::runtime::Supervised,
 );
 
 pub type LogId = openraft::type_config::alias::LogIdOf<TypeConfig>;

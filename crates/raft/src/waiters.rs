@@ -5,8 +5,8 @@
 //! client gave up surprises everybody.
 
 use crate::propose::ProposeError;
+use meerkat_fault::Mutex;
 use meerkat_types::{Outcome, RequestId, limits};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 

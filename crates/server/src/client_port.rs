@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use meerkat_raft::tasks::spawn_brief;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +128,7 @@ fn start<L: Listener>(
     let socket = TokioIo::new(Hosts::of(FirstWords::of(socket, heads)));
     let connection = builder.serve_connection_with_upgrades(socket, TowerToHyperService::new(service));
     let connection = open.watch(connection.into_owned());
-    tokio::spawn(async move {
+    spawn_brief(async move {
         if let Err(error) = connection.await {
             tracing::debug!(error = %error, %client, "a connection ended");
         }

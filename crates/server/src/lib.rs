@@ -10,6 +10,7 @@ mod authority;
 mod auto_compaction;
 mod client_port;
 pub mod config;
+mod contained;
 mod corruption;
 mod descriptors;
 mod gateway;
@@ -42,7 +43,9 @@ pub use node::{Door, Finder, RunError, Stopping, run, run_on, run_with, run_with
 pub use open_files::raise_limit;
 pub use version::{CLUSTER_VERSION, SERVER_VERSION};
 
+pub use meerkat_fault::end_process_on_panic;
+
 /// Arms the fault points that tests name in the environment. Call once, before [`run`].
 pub fn arm_fault_points() -> Result<(), String> {
-    meerkat_engine::fault::arm_from_environment()
+    meerkat_fault::arm_from_environment()
 }

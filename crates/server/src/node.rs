@@ -6,6 +6,7 @@ use crate::auth::jwt::Jwt;
 use crate::auth::{Guard, SimpleTokens};
 use crate::client_port;
 use crate::config::{Config, ConfigError, InitialClusterState, MemberUrl, TokenKind};
+use crate::contained::contained;
 use crate::grpc;
 use crate::grpc::watch::WatchCounters;
 use crate::http::{self, HttpState};
@@ -22,11 +23,12 @@ use crate::upkeep::Upkeep;
 use crate::watch_source::{Published, StoreHistory, watch_leader};
 use futures::future::BoxFuture;
 use meerkat_engine::DbOptions;
+use meerkat_fault::Mutex;
 use meerkat_raft::identity::{Identity, IdentityError};
+use meerkat_raft::tasks::{Tasks, spawn_part, watched};
 use meerkat_raft::{Dialer, Ground, JoinError, LogPolicy, NodeOptions, Place, RaftNode, Rules, StartError};
 use meerkat_types::Refusal;
 use meerkat_watch::{Hub, WatchConfig};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -66,10 +68,12 @@ pub enum RunError {
     LogFailed(String),
     #[error("the list-watch door failed: {0}")]
     Door(String),
-    #[error(
-        "a task that watchers or leases depend on has ended: {0}; start the member again, and report this"
-    )]
+    #[error("a task that this member depends on has failed: {0}; start the member again, and report this")]
     TaskFailed(String),
+    #[error(
+        "the state can no longer be compacted: {0}; if it is damaged, check the disk, remove this member and add it anew"
+    )]
+    StateFailed(String),
     #[error("raft stopped: {0}")]
     RaftFailed(String),
     #[error("the cluster refuses this member: {0}")]
@@ -163,7 +167,7 @@ async fn run_member(
             (config, place, ports)
         }
     };
-    serve_until(config, place, ports, ground, (shutdown, door)).await
+    watched("member", serve_until(config, place, ports, ground, (shutdown, door))).await
 }
 
 async fn bind(config: &Config, keys: &Keys) -> Result<Ports<listen::Port>, RunError> {
@@ -193,7 +197,7 @@ pub async fn run_on<L: Listener>(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let place = place(&config, ground.dialer.as_ref()).await?;
-    serve_until(config, place, ports, ground, (shutdown, None)).await
+    watched("member", serve_until(config, place, ports, ground, (shutdown, None))).await
 }
 
 /// Where a member without data belongs, if it comes to a cluster that runs already.
@@ -215,7 +219,6 @@ async fn serve_until<L: Listener>(
     ground: Ground,
     (shutdown, door): (impl Future<Output = ()>, Option<Door>),
 ) -> Result<(), RunError> {
-    let member_dir = config.data_dir.join("member");
     let hub = Hub::new(watch_config(&config));
     let note_interval = Duration::from_millis(config.tuning.lease_checkpoint_interval_ms);
     let book = Arc::new(Mutex::new(Book::new(note_interval)));
@@ -223,16 +226,19 @@ async fn serve_until<L: Listener>(
     let (simple, tokens) = tokens(&config)?;
     let changes = Arc::new(Changes::default());
     let published = Box::new(Published::new(&hub, &book, (&lease_counters, &changes), simple));
-    let raft = Arc::new(RaftNode::start(node_options(&config, member_dir, ground, place), published).await?);
+    let tasks = Tasks::default();
+    let options = node_options(&config, ground, place);
+    let raft = Arc::new(RaftNode::start(options, published, &tasks).await?);
     hub.set_history(Arc::new(StoreHistory(raft.reader().clone())));
-    let desk = Desk::new(raft.clone(), book.clone(), lease_counters.clone());
+    let desk = Desk::new(raft.clone(), book.clone(), lease_counters.clone(), &tasks);
     raft.leases().set_own(Arc::new(desk.clone()));
-    let mut tasks = run_hub(&hub, &raft, &config);
-    tasks.spawn(lease::run_expiry(Expiry { desk: desk.clone(), grace: election_timeout(&config) }));
-    let renewals = Renewals::start(raft.leases().clone(), request_timeout(&config));
+    run_hub(&tasks, &hub, &raft, &config);
+    let expiry = Expiry { desk: desk.clone(), grace: election_timeout(&config) };
+    tasks.spawn("lease expiry", lease::run_expiry(expiry));
+    let renewals = Renewals::start(raft.leases().clone(), request_timeout(&config), &tasks);
     let watch_counters = Arc::new(WatchCounters::default());
     let config = Arc::new(config);
-    let upkeep = Upkeep::start(&mut tasks, &raft, &config);
+    let upkeep = Upkeep::start(&tasks, &raft, &config);
     let calls = Arc::new(Calls::new());
     let tracer = config.tracing.as_ref().map(Tracer::start);
     let counters = (watch_counters.clone(), lease_counters);
@@ -243,26 +249,27 @@ async fn serve_until<L: Listener>(
     let mut peer_servers = JoinSet::new();
     let peer_routes = Routes::new(raft.peer_service(Arc::new(desk)));
     for listener in ports.peer {
-        peer_servers.spawn(serve(listener, peer_server(), peer_routes.clone(), stopping.clone()));
+        let serving = serve(listener, peer_server(), peer_routes.clone(), stopping.clone());
+        peer_servers.spawn(watched("peer port", serving));
     }
     let guard = Guard::new(raft.clone(), tokens, request_timeout(&config));
     let http_state =
         HttpState { raft: raft.clone(), metrics: metrics.clone(), pressure: upkeep.pressure.clone() };
     let before = (&upkeep.pressure, &guard);
     let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, &config);
-    let services = observed(services, calls, tracer.as_ref());
+    let services = observed(services, calls.clone(), tracer.as_ref());
     let open = (ports.client, ports.client_http, ports.metrics);
-    open_to_clients(&mut servers, open, (services, http_state), (&config, &stopping));
+    open_to_clients(&mut servers, open, (services, http_state, calls), (&config, &stopping));
     let (ready, is_ready) = watch::channel(false);
     if let Some(door) = door {
         let store = LocalStore::new(raft.clone(), hub.clone(), guard, &config);
-        servers.spawn(run_door(door, store, is_ready, stopping));
+        servers.spawn(watched("list-watch door", run_door(door, store, is_ready, stopping)));
     }
     tracing::info!(member = %raft.member_id(), cluster = %raft.cluster_id(), "serving client traffic");
     let result = tokio::select! {
         result = live(&raft, &config, &mut servers, (shutdown, ready)) => result,
         ended = server_ended(&mut peer_servers) => Err(ended),
-        reason = task_ended(&mut tasks) => Err(RunError::TaskFailed(reason)),
+        reason = tasks.first_failure() => Err(RunError::TaskFailed(reason)),
     };
     if let Err(error @ RunError::TaskFailed(_)) = &result {
         tracing::error!(%error, "this member cannot go on");
@@ -271,7 +278,7 @@ async fn serve_until<L: Listener>(
     // Or their connections would never drain.
     hub.stop();
     drain(&mut servers).await;
-    drop(tasks);
+    tasks.shutdown().await;
     take_apart(&raft, peer_servers, tracer).await;
     result
 }
@@ -291,8 +298,9 @@ async fn take_apart(
     tracing::info!("stopped");
 }
 
-/// The services with what looks on from the outside: counters, and spans if they are asked for.
+/// The services with what looks on from the outside: for panics, counters, and spans if they are asked for.
 fn observed(services: axum::Router, calls: Arc<Calls>, tracer: Option<&Tracer>) -> axum::Router {
+    let services = contained(services, &calls);
     let counted = services.layer(tower::layer::layer_fn(move |inner| CountCalls::new(inner, calls.clone())));
     match tracer.cloned() {
         None => counted,
@@ -306,24 +314,24 @@ fn observed(services: axum::Router, calls: Arc<Calls>, tracer: Option<&Tracer>) 
 fn open_to_clients<L: Listener>(
     servers: &mut JoinSet<Result<(), RunError>>,
     (client, client_http, metrics): (Vec<L>, Vec<L>, Vec<L>),
-    (services, http_state): (axum::Router, HttpState),
+    (services, http_state, calls): (axum::Router, HttpState, Arc<Calls>),
     (config, stopping): (&Arc<Config>, &watch::Receiver<bool>),
 ) {
-    let plain = http::beside(&services, http_state.clone(), config);
+    let plain = contained(http::beside(&services, http_state.clone(), config), &calls);
     // One port for gRPC and for plain HTTP, told apart by path, unless HTTP has one of its own.
     let routes = match client_http.is_empty() {
         true => services.fallback_service(plain.clone()),
         false => services.fallback(grpc::unknown_service),
     };
     for listener in client {
-        servers.spawn(serve_clients(listener, routes.clone(), config.clone(), stopping.clone()));
+        serve_clients(servers, listener, routes.clone(), config, stopping);
     }
     for listener in client_http {
-        servers.spawn(serve_clients(listener, plain.clone(), config.clone(), stopping.clone()));
+        serve_clients(servers, listener, plain.clone(), config, stopping);
     }
     for listener in metrics {
-        let routes = http::router(http_state.clone());
-        servers.spawn(serve_clients(listener, routes, config.clone(), stopping.clone()));
+        let routes = contained(http::router(http_state.clone()), &calls);
+        serve_clients(servers, listener, routes, config, stopping);
     }
 }
 
@@ -338,7 +346,7 @@ async fn live(
     let mut disowned = raft.disowned();
     let mut removed = raft.removed();
     let urls = config.advertise_client_urls.iter().map(MemberUrl::to_string).collect();
-    let mut publishing = tokio::spawn(publish(raft.clone(), urls));
+    let mut publishing = spawn_part("publish", watched("publish", publish(raft.clone(), urls)));
     let mut published = false;
     let ready = || {
         announce(config);
@@ -353,6 +361,7 @@ async fn live(
             Err(RunError::LogFailed(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
         }
         reason = raft.failed() => Err(RunError::RaftFailed(reason)),
+        reason = raft.state_failed() => Err(RunError::StateFailed(reason)),
         reason = disowned.wait_for(Option::is_some) => {
             Err(RunError::Disowned(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
         }
@@ -435,14 +444,18 @@ async fn run_door(
     }
 }
 
-async fn serve_clients<L: Listener>(
+fn serve_clients<L: Listener>(
+    servers: &mut JoinSet<Result<(), RunError>>,
     listener: L,
     routes: axum::Router,
-    config: Arc<Config>,
-    stopping: watch::Receiver<bool>,
-) -> Result<(), RunError> {
-    client_port::serve(listener, routes, &config, stopping).await;
-    Ok(())
+    config: &Arc<Config>,
+    stopping: &watch::Receiver<bool>,
+) {
+    let (config, stopping) = (config.clone(), stopping.clone());
+    servers.spawn(watched("client port", async move {
+        client_port::serve(listener, routes, &config, stopping).await;
+        Ok(())
+    }));
 }
 
 async fn serve<L: Listener>(
@@ -504,12 +517,7 @@ async fn find_place(config: &Config, dialer: Option<&Dialer>) -> Result<Place, J
     meerkat_raft::find_place(&own, &others, dialer).await
 }
 
-fn node_options(
-    config: &Config,
-    member_dir: std::path::PathBuf,
-    ground: Ground,
-    place: Option<Place>,
-) -> NodeOptions {
+fn node_options(config: &Config, ground: Ground, place: Option<Place>) -> NodeOptions {
     let election_timeout = election_timeout(config);
     let mut initial_cluster: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, url) in &config.initial_cluster {
@@ -518,7 +526,7 @@ fn node_options(
     let tuning = &config.tuning;
     NodeOptions {
         name: config.name.clone(),
-        member_dir,
+        member_dir: config.data_dir.join("member"),
         wal_dir: config.wal_dir.clone(),
         place,
         rules: Rules { strict: config.strict_reconfig_check, learners_max: config.max_learners },
@@ -549,15 +557,6 @@ fn node_options(
     }
 }
 
-/// Resolves with the reason when one of these tasks ends, which none does by itself: a member that took
-/// watches and told nothing, or leases and ended none, would be worse than none.
-async fn task_ended(tasks: &mut JoinSet<()>) -> String {
-    match tasks.join_next().await {
-        Some(Err(error)) => error.to_string(),
-        Some(Ok(())) | None => "it ended by itself".to_owned(),
-    }
-}
-
 fn watch_config(config: &Config) -> WatchConfig {
     WatchConfig {
         ring_bytes: bytes(config.tuning.watch_ring_bytes),
@@ -569,14 +568,13 @@ fn watch_config(config: &Config) -> WatchConfig {
     }
 }
 
-/// The tasks that keep watchers told; they end when dropped.
-fn run_hub(hub: &Hub, raft: &Arc<RaftNode>, config: &Config) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
+/// What keeps watchers told.
+fn run_hub(tasks: &Tasks, hub: &Hub, raft: &Arc<RaftNode>, config: &Config) {
     let (dispatch, catch_up) = (hub.clone(), hub.clone());
-    tasks.spawn(async move { dispatch.run_dispatch().await });
-    tasks.spawn(async move { catch_up.run_catch_up().await });
-    tasks.spawn(watch_leader(hub.clone(), raft.leadership().clone(), election_timeout(config)));
-    tasks
+    tasks.spawn("watch dispatch", async move { dispatch.run_dispatch().await });
+    tasks.spawn("watch catch-up", async move { catch_up.run_catch_up().await });
+    let leader = watch_leader(hub.clone(), raft.leadership().clone(), election_timeout(config));
+    tasks.spawn("watch leader", leader);
 }
 
 fn bytes(number: u64) -> usize {

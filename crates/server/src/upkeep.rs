@@ -6,8 +6,8 @@ use crate::corruption::{self, CheckCounters};
 use crate::memory::{self, Pressure};
 use crate::space;
 use meerkat_raft::RaftNode;
+use meerkat_raft::tasks::Tasks;
 use std::sync::Arc;
-use tokio::task::JoinSet;
 
 #[derive(Clone, Default)]
 pub(crate) struct Upkeep {
@@ -16,18 +16,18 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    /// The tasks end when dropped, and never by themselves.
-    pub(crate) fn start(tasks: &mut JoinSet<()>, raft: &Arc<RaftNode>, config: &Arc<Config>) -> Upkeep {
+    pub(crate) fn start(tasks: &Tasks, raft: &Arc<RaftNode>, config: &Arc<Config>) -> Upkeep {
         let upkeep = Upkeep::default();
-        tasks.spawn(memory::watch(upkeep.pressure.clone(), config.tuning.memory_limit_bytes));
-        tasks.spawn(space::keep(raft.clone(), config.clone()));
+        tasks.spawn("memory", memory::watch(upkeep.pressure.clone(), config.tuning.memory_limit_bytes));
+        tasks.spawn("space", space::keep(raft.clone(), config.clone()));
         if let Some(kept) = config.auto_compaction {
-            tasks.spawn(auto_compaction::run(raft.clone(), kept));
+            tasks.spawn("auto-compaction", auto_compaction::run(raft.clone(), kept));
         }
-        tasks.spawn(corruption::run(raft.clone(), config.corruption_checks, upkeep.checks.clone()));
+        let checking = corruption::run(raft.clone(), config.corruption_checks, upkeep.checks.clone());
+        tasks.spawn("corruption checks", checking);
         if config.corruption_checks.initially {
             let (raft, checks) = (raft.clone(), upkeep.checks.clone());
-            tasks.spawn(async move {
+            tasks.spawn("initial check", async move {
                 corruption::check_initially(raft, checks).await;
                 std::future::pending().await
             });

@@ -4,11 +4,11 @@
 use crate::auth::SimpleTokens;
 use crate::lease::{Book, LeaseCounters};
 use crate::metrics::Changes;
+use meerkat_fault::Mutex;
 use meerkat_raft::{EventSink, Leadership};
 use meerkat_state::{HistoryQuery, LeaseChange, ReadError, StateReader};
 use meerkat_types::{AssignedToken, EventBatch, Refusal, Revision};
 use meerkat_watch::{History, HistoryError, Horizon, Hub, Past, Scan};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -105,6 +105,7 @@ impl Machine {
     }
 
     fn put(&mut self, put: &Put) -> Result<Effect, StateError> {
+        meerkat_fault::poisoned("poisoned_entry", put.key.as_bytes());
         if !txn::lease_exists(&self.leases, put) {
             return Ok(Effect::refused(Refusal::LeaseNotFound));
         }

@@ -19,7 +19,8 @@ use crate::mvcc::weight;
 use crate::reader::{ReadPoint, StateReader};
 use crate::schema::{self, Members, Membership, Registers};
 use bytes::Bytes;
-use meerkat_engine::{Column, Db, fault};
+use meerkat_engine::{Column, Db};
+use meerkat_fault as fault;
 use meerkat_types::{LogPosition, Revision};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -101,13 +102,30 @@ impl Machine {
             if let Some(applied) = self.applied {
                 assert_eq!(entry.position.index, applied.index + 1, "the log has no gaps");
             }
-            all.push(self.apply_one(entry)?);
+            // For the line that names a mistake.
+            fault::at(Some(entry.position.index));
+            let before = self.store.revision;
+            let applied = self.apply_one(entry)?;
+            self.check_step(before, &applied);
+            all.push(applied);
             if BATCH_BYTES_MAX <= self.store.batch.bytes() {
                 self.commit()?;
             }
         }
         self.commit()?;
+        fault::at(None);
         Ok(all)
+    }
+
+    /// What is always true of one entry, wherever it was applied: a mistake stops here, before anybody is
+    /// told of it and before it is on the disk.
+    fn check_step(&self, before: i64, applied: &Applied) {
+        let after = self.store.revision;
+        assert!(before <= after && after <= before + 1, "an entry takes one revision at most");
+        assert!(self.store.compacted <= after, "what is compacted has happened");
+        let told = applied.events.as_ref().map(|batch| batch.revision.get());
+        let taken = (self.publish_events && before < after).then_some(after);
+        assert_eq!(told, taken, "each revision has one batch of events, and no other has any");
     }
 
     /// Writes what has been applied since the last commit, and shows it to readers.

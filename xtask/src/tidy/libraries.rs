@@ -44,6 +44,18 @@ const RULES: &[Rule] = &[
         rooms: &["crates/server", "crates/listwatch"],
         reason: "only the doors speak HTTP",
     },
+    Rule {
+        library: "parking_lot",
+        rooms: &[
+            "crates/fault",
+            "crates/listwatch",
+            "crates/client",
+            "crates/meerkat",
+            "crates/sim",
+            "chaos",
+        ],
+        reason: "a member's locks are meerkat_fault's: a panic while one is held ends the process",
+    },
 ];
 
 /// Libraries with a clock, a task or chance in them, which a deterministic or synchronous room has

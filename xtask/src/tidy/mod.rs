@@ -13,6 +13,7 @@ mod libraries;
 mod modules;
 mod promises;
 mod simulation;
+mod spawns;
 mod statuses;
 
 use std::fmt;
@@ -78,6 +79,7 @@ fn violations(packages: &[Package], sources: &[Source]) -> Vec<Violation> {
             found.extend(functions::check(source));
             found.extend(libraries::check_source(source));
             found.extend(simulation::check(source));
+            found.extend(spawns::check(source));
             found.extend(statuses::check(source));
         }
     }

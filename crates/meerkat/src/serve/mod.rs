@@ -2,7 +2,8 @@
 //!
 //! Everything that can be wrong with the flags is said before the first file is touched. A member
 //! that cannot start or has to stop leaves one line on stderr with the reason, beside the log, and
-//! exit status 1.
+//! exit status 1; one that met a mistake of its own ends at once, with a status of its own
+//! (`meerkat_fault::STATUS`).
 
 mod config_file;
 mod discovery;
@@ -79,6 +80,7 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     let logging = logging_flags(&given).map_err(Failure::error)?;
     let workers = worker_threads(given.number("meerkat-worker-threads").map_err(Failure::error)?);
     logging.install().map_err(Failure::error)?;
+    meerkat_server::end_process_on_panic();
     refuse_huge_pages();
     meerkat_server::raise_limit();
     for notice in given.notices.iter().chain(&gates.notices) {

@@ -15,7 +15,7 @@
 
 use super::failure::Failure;
 use crate::type_config::LogId;
-use parking_lot::{Condvar, Mutex};
+use meerkat_fault::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
 

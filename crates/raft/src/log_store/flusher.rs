@@ -14,8 +14,8 @@ use super::ledger::{Batch, Completion, Ledger};
 use super::segment::file_name;
 use super::stats::LogStats;
 use super::writer::{Create, Step, Write};
-use meerkat_engine::fault;
-use parking_lot::{Condvar, Mutex};
+use meerkat_fault as fault;
+use meerkat_fault::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,6 +59,7 @@ impl Flusher {
         let shared = self.shared.clone();
         let _guard = PanicGuard { shared: &shared };
         while let Some(batch) = self.next_batch() {
+            fault::pass_task("log-flush");
             if self.flush(batch).is_err() {
                 return;
             }

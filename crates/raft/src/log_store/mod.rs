@@ -34,14 +34,16 @@ pub use reader::LogReader;
 pub use segment::FORMAT_VERSION;
 pub use stats::{LogStats, SYNC_BUCKETS};
 
+use crate::tasks::spawn_part;
 use crate::type_config::{Entry, LogId, TypeConfig, Vote};
 use disk::{FsDisk, LogDisk};
 use failure::Failure;
 use flusher::{Flusher, Shared};
 use ledger::{Completion, Ledger};
+use meerkat_fault as fault;
+use meerkat_fault::{Condvar, Mutex};
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
-use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -174,6 +176,11 @@ impl LogStore {
         self.durable.clone()
     }
 
+    /// Up to where entries are known to be agreed on; told before the first of them is applied.
+    pub(crate) fn committed(&self) -> Option<LogId> {
+        self.reader.shared.ledger.lock().tail.positions.committed
+    }
+
     pub fn stats(&self) -> Arc<LogStats> {
         self.reader.shared.stats.clone()
     }
@@ -251,7 +258,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
-        Ok(self.reader.shared.ledger.lock().tail.positions.committed)
+        Ok(self.committed())
     }
 
     /// Returns once the entries can be read. Waits only when the disk is far behind.
@@ -286,10 +293,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 /// The thread, if it is one.
 fn start(flusher: Flusher) -> io::Result<Option<JoinHandle<()>>> {
     if crate::threads::are_tasks() {
-        tokio::spawn(flusher.run_as_task());
+        spawn_part("log-flush", flusher.run_as_task());
         return Ok(None);
     }
-    std::thread::Builder::new().name("log-flush".to_owned()).spawn(move || flusher.run()).map(Some)
+    fault::spawn_thread("log-flush", move || flusher.run()).map(Some)
 }
 
 impl FlushThread {

@@ -11,6 +11,7 @@ use crate::network::link::{Links, Purpose};
 use crate::presence::{self, Presence};
 use crate::propose::certainly_not_sent;
 use crate::state_machine::{Applied, MeerkatRaft};
+use crate::tasks::Tasks;
 use meerkat_state::StateReader;
 use meerkat_types::MemberId;
 use std::sync::Arc;
@@ -50,9 +51,11 @@ impl MemberChanges {
         (reader, applied): (StateReader, Applied),
         rules: Rules,
         timeout: Duration,
+        tasks: &Tasks,
     ) -> MemberChanges {
         let presence = Presence::default();
-        tokio::spawn(presence::run(presence.clone(), links.clone(), leadership.clone(), reader.clone()));
+        let greeting = presence::run(presence.clone(), links.clone(), leadership.clone(), reader.clone());
+        tasks.spawn_beside_raft("presence", greeting);
         let changer = Arc::new(Changer {
             raft,
             leadership: leadership.clone(),
@@ -63,7 +66,7 @@ impl MemberChanges {
             timeout,
             turn: tokio::sync::Mutex::default(),
         });
-        tokio::spawn(super::keeper::run(changer.clone()));
+        tasks.spawn_beside_raft("membership", super::keeper::run(changer.clone()));
         MemberChanges { changer, links, leadership, reader, applied, timeout }
     }
 

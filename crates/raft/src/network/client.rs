@@ -12,6 +12,7 @@ use crate::snapshot::transfer;
 use crate::type_config::{PeerNode, TypeConfig, Vote};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
+use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer as pb;
 use openraft::OptionalSend;
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
@@ -21,7 +22,6 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
-use parking_lot::Mutex;
 use prost::Message;
 use std::collections::VecDeque;
 use std::future::Future;

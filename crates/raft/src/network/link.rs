@@ -8,9 +8,9 @@
 use crate::identity::Identity;
 use crate::measured::{PeerTraffic, PeerView};
 use crate::type_config::PeerNode;
+use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer::peer_client::PeerClient;
 use meerkat_types::MemberId;
-use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! follower would need another one as soon as it had installed the first. The pin of a snapshot that
 //! arrived outlives its transfer by a grace time, in which the follower fetches what came after.
 
-use parking_lot::Mutex;
+use meerkat_fault::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@
 //! directory is a leftover and is removed at start.
 
 use crate::identity::{sync_dir, write_durably};
-use meerkat_engine::fault;
+use meerkat_fault as fault;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

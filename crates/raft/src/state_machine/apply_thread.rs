@@ -13,14 +13,16 @@ use crate::measured::StateTimes;
 use crate::snapshot::StateSnapshot;
 use crate::snapshot::pins::Pins;
 use crate::snapshot::state_dir::StateDir;
+use crate::tasks::spawn_part;
 use crate::type_config::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
 use crate::waiters::Waiters;
 use meerkat_engine::{Db, DbOptions};
+use meerkat_fault as fault;
+use meerkat_fault::Mutex;
 use meerkat_state::{Compactor, LeaseChange, LogEntry, Machine, StateReader};
 use meerkat_types::{AssignedToken, EventBatch, Outcome, RequestId, Revision};
 use openraft::Snapshot;
 use openraft::type_config::alias::SnapshotOf;
-use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -163,11 +165,11 @@ impl ApplyThread {
         mut jobs: mpsc::UnboundedReceiver<Job>,
     ) -> io::Result<Option<std::thread::JoinHandle<()>>> {
         if crate::threads::are_tasks() {
-            tokio::spawn(self.run_as_task(jobs));
+            spawn_part("apply", self.run_as_task(jobs));
             return Ok(None);
         }
         let run = move || while jobs.blocking_recv().is_some_and(|job| self.take(job)) {};
-        std::thread::Builder::new().name("apply".into()).spawn(run).map(Some)
+        fault::spawn_thread("apply", run).map(Some)
     }
 
     async fn run_as_task(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
@@ -186,6 +188,7 @@ impl ApplyThread {
 
     /// Does one job; `false` when there can be no other.
     fn take(&mut self, job: Job) -> bool {
+        fault::pass_task("apply");
         let (done, result) = match job {
             Job::Apply { entries, done } => (done, self.apply(entries)),
             Job::Install { meta, snapshot, done } => (done, self.install(&meta, &snapshot)),

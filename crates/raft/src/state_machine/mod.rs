@@ -83,6 +83,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             }
             if !batch.is_empty() && (ended || BATCH_ENTRIES <= batch.len() || BATCH_BYTES <= bytes) {
                 let entries = std::mem::take(&mut batch);
+                let last = entries.last().map(|entry| entry.log_id);
+                assert!(last <= self.log.committed(), "only what is committed is applied: {last:?}");
                 self.run(|done| Job::Apply { entries, done }).await?;
                 bytes = 0;
                 for responder in responders.drain(..) {

@@ -5,7 +5,7 @@
 //! it writes to the log in that directory and notes, in a file beside it, what was acknowledged.
 
 use crate::log_driver::{CLUSTER, MEMBER, append, entry, id, last, purged, read_all};
-use meerkat_engine::fault;
+use meerkat_fault as fault;
 use meerkat_raft::log_store::{LogOptions, LogStore};
 use meerkat_raft::type_config::Vote;
 use openraft::RaftLogReader;

@@ -5,9 +5,9 @@
 //! state says.
 
 use hashbrown::HashMap;
+use meerkat_fault::Mutex;
 use meerkat_state::AuthBook;
 use meerkat_types::{AssignedToken, TokenDigest, UserName};
-use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use std::time::{Duration, Instant};
 

@@ -15,6 +15,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use meerkat_raft::tasks::spawn_brief;
 use std::sync::Arc;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
@@ -51,7 +52,7 @@ pub(super) fn answer(gateway: Arc<Gateway>, mut request: Request<Body>) -> Respo
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(BEARER));
     }
     let inner = inner(request, protocols.as_ref().and_then(token));
-    tokio::spawn(async move {
+    spawn_brief(async move {
         // Without an upgrade the client has gone.
         if let Ok(upgraded) = upgrade.await {
             socket::serve(TokioIo::new(upgraded), &gateway, inner).await;

@@ -12,6 +12,7 @@ use meerkat_proto::pb::election as pb;
 use meerkat_proto::pb::election::election_server::Election;
 use meerkat_proto::pb::etcdserver::{ResponseHeader, WatchCreateRequest};
 use meerkat_proto::pb::mvcc::{KeyValue, event::EventType};
+use meerkat_raft::tasks::spawn_brief;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -83,7 +84,7 @@ impl Election for ElectionService {
     ) -> Result<Response<Self::ObserveStream>, Status> {
         let (caller, ask) = Caller::of(&self.inner, request);
         let (leaders, observed) = mpsc::channel(OBSERVED_MAX);
-        tokio::spawn(async move {
+        spawn_brief(async move {
             let (gone, line) = (leaders.clone(), prefix(&ask.name));
             tokio::select! {
                 () = gone.closed() => {}

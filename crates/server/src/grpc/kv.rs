@@ -137,6 +137,7 @@ fn txn_consistency(txn: &meerkat_types::Txn) -> Consistency {
 #[tonic::async_trait]
 impl Kv for KvService {
     async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
+        meerkat_fault::poisoned("poisoned_request", &request.get_ref().key);
         let caller = Caller::of(&request);
         let query = RangeQuery::try_from(request.into_inner()).map_err(status::bad_request)?;
         self.become_fresh(query.consistency).await?;

@@ -9,13 +9,13 @@ use crate::space::Quota;
 use crate::spans::stage;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use meerkat_fault::Mutex;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::lease_server::Lease;
 use meerkat_raft::RaftNode;
 use meerkat_state::{Need, StateReader};
 use meerkat_types::{Access, Command, GrantLease, LeaseId, LeaseTtl, Outcome, Refusal};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 

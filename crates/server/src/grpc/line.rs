@@ -15,6 +15,7 @@ use meerkat_proto::pb::etcdserver::kv_client::KvClient;
 use meerkat_proto::pb::etcdserver::lease_client::LeaseClient;
 use meerkat_proto::pb::etcdserver::watch_client::WatchClient;
 use meerkat_proto::pb::mvcc::{KeyValue, event::EventType};
+use meerkat_raft::tasks::spawn_brief;
 use pb::{compare, range_request, request_op, response_op, watch_request};
 use tokio::sync::oneshot;
 use tonic::metadata::MetadataMap;
@@ -254,7 +255,7 @@ impl Watching {
 /// up.
 pub(crate) async fn stand(caller: Caller, ask: Stand) -> Result<Place, Status> {
     let (mut tell, told) = oneshot::channel();
-    let work = tokio::spawn(async move {
+    let work = spawn_brief(async move {
         let outcome = enter_and_wait(&caller, &ask, &mut tell).await;
         let Err(Ok((place, leaves))) = tell.send(outcome) else { return };
         if leaves {

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use meerkat_backup::snapshot::{CHECKSUM_BYTES, Checksum, Head, KeyRows, LeaseRow, write};
 use meerkat_proto::pb::etcdserver as pb;
+use meerkat_raft::tasks::spawn_brief;
 use meerkat_raft::{RaftNode, threads};
 use meerkat_state::{Pinned, ReadError};
 use meerkat_types::Lease;
@@ -178,7 +179,7 @@ fn pieces<P: Send + 'static>(file: File, bytes: u64, permit: P) -> Pieces {
     let (give, taken) = mpsc::channel(WAITING_PIECES);
     let whole = Arc::new(AtomicBool::new(false));
     let was_whole = whole.clone();
-    tokio::spawn(async move {
+    spawn_brief(async move {
         let gave = give_all(sending, &give).await;
         whole.store(gave.is_some(), Ordering::Release);
     });

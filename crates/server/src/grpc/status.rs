@@ -181,6 +181,14 @@ pub(crate) fn worker_lost(error: &tokio::task::JoinError) -> Status {
     Status::new(Code::Internal, format!("the request's worker was lost: {error}"))
 }
 
+/// The handler of a request has panicked, and changed nothing that others share.
+pub(crate) fn panicked() -> Status {
+    Status::new(
+        Code::Internal,
+        "meerkat: the request met a mistake of this server and failed; the member's log says where",
+    )
+}
+
 /// Our own state machine answered one command with another's outcome.
 pub(crate) fn mismatched_outcome() -> Status {
     Status::new(Code::Internal, "the outcome does not fit the command; report this as a bug")

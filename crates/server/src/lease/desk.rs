@@ -8,9 +8,10 @@ use super::book::{Book, NoteId, Renewed};
 use super::pace::Pace;
 use super::scribe::Scribe;
 use futures::future::BoxFuture;
+use meerkat_fault::Mutex;
+use meerkat_raft::tasks::Tasks;
 use meerkat_raft::{DeskError, LeaseDesk, LeaseRest, RaftNode, ReadIndexError, Renewal};
 use meerkat_types::{LeaseId, LeaseNote, limits};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -42,8 +43,13 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(raft: Arc<RaftNode>, book: Arc<Mutex<Book>>, counters: Arc<LeaseCounters>) -> Desk {
-        let scribe = Scribe::start(raft.clone());
+    pub(crate) fn new(
+        raft: Arc<RaftNode>,
+        book: Arc<Mutex<Book>>,
+        counters: Arc<LeaseCounters>,
+        tasks: &Tasks,
+    ) -> Desk {
+        let scribe = Scribe::start(raft.clone(), tasks);
         let pace = Arc::new(Mutex::new(Pace::new(Instant::now())));
         Desk { raft, book, scribe, counters, pace, open: watch::Sender::new(None) }
     }

@@ -3,6 +3,7 @@
 use super::book::Expired;
 use super::desk::Desk;
 use meerkat_raft::ReadIndexError;
+use meerkat_raft::tasks::spawn_part;
 use meerkat_types::{Command, Outcome, Refusal, limits};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -99,7 +100,7 @@ impl Expiry {
             // Never closed, so waiting cannot fail.
             let slot = slots.clone().acquire_owned().await;
             let desk = self.desk.clone();
-            tokio::spawn(async move {
+            spawn_part("lease expiry", async move {
                 end(&desk, term, expired).await;
                 drop(slot);
             });

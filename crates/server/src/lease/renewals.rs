@@ -4,6 +4,7 @@
 //! asked a few thousand times a second at most, however many clients there are. Bounded: above
 //! [`QUEUE`] whoever renews waits, and with it the client's stream.
 
+use meerkat_raft::tasks::{Tasks, spawn_part};
 use meerkat_raft::{DeskError, LeaderLeases, Renewal};
 use meerkat_types::LeaseId;
 use std::sync::Arc;
@@ -33,9 +34,13 @@ pub(crate) struct Renewals {
 }
 
 impl Renewals {
-    pub(crate) fn start(leader: LeaderLeases, timeout: Duration) -> Renewals {
+    pub(crate) fn start(leader: LeaderLeases, timeout: Duration, tasks: &Tasks) -> Renewals {
         let (queue, asked) = mpsc::channel(QUEUE);
-        tokio::spawn(run(leader, asked));
+        tasks.spawn("lease renewals", async move {
+            run(leader, asked).await;
+            // Nobody is left who could renew.
+            std::future::pending().await
+        });
         Renewals { queue, timeout }
     }
 
@@ -67,7 +72,7 @@ async fn run(leader: LeaderLeases, mut asked: mpsc::Receiver<Asked>) {
             return;
         }
         let leader = leader.clone();
-        tokio::spawn(async move {
+        spawn_part("lease renewals", async move {
             let leases: Vec<LeaseId> = sharing.iter().map(|asked| asked.lease).collect();
             match leader.renew(&leases).await {
                 Ok(renewals) => {

@@ -7,6 +7,7 @@
 //! nowhere, and one that is lost does not hold up those behind it.
 
 use meerkat_raft::RaftNode;
+use meerkat_raft::tasks::Tasks;
 use meerkat_types::{Command, LeaseNote, Outcome, limits};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -29,9 +30,13 @@ pub(crate) struct Scribe {
 }
 
 impl Scribe {
-    pub(crate) fn start(raft: Arc<RaftNode>) -> Scribe {
+    pub(crate) fn start(raft: Arc<RaftNode>, tasks: &Tasks) -> Scribe {
         let (jobs, queue) = mpsc::channel(QUEUE);
-        tokio::spawn(write(raft, queue));
+        tasks.spawn("lease notes", async move {
+            write(raft, queue).await;
+            // Nobody is left who could hand one in.
+            std::future::pending().await
+        });
         Scribe { jobs }
     }
 

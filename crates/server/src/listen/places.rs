@@ -3,7 +3,7 @@
 //! Who comes when there is no place left waits in the system's queue until one is free. That is told of in
 //! the log, at most once a minute.
 
-use parking_lot::Mutex;
+use meerkat_fault::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

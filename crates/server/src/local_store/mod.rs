@@ -175,6 +175,7 @@ impl LocalStore {
 
     /// A key as of now, and the revision that this is as of.
     pub async fn get(&self, key: Bytes) -> Result<(Option<LocalRow>, u64), LocalError> {
+        meerkat_fault::poisoned("poisoned_request", &key);
         let key = Key::new(key).ok_or_else(|| LocalError::Unavailable("a key is not empty".to_owned()))?;
         self.become_fresh().await?;
         let answer = self.raft.reader().range(&query(KeyRange::One(key), None))?;
@@ -190,6 +191,7 @@ impl LocalStore {
         write: LocalWrite,
         asker: LocalAsker,
     ) -> Result<LocalWritten, LocalError> {
+        meerkat_fault::poisoned("poisoned_request", &key);
         let expected = signed(expected).ok_or(LocalError::Future { asked: expected })?;
         // As a client would send it, so that the same is too large and the same is refused.
         let wire = guarded(&key, expected, write);

@@ -8,8 +8,8 @@ use crate::descriptors;
 use axum::body::Body;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
+use meerkat_fault::RwLock;
 use meerkat_raft::Histogram;
-use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -74,6 +74,8 @@ pub(crate) struct Calls {
     by_path: HashMap<String, Arc<Method>>,
     pub(super) received_bytes: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
+    /// Requests of any kind that ended with a panic.
+    pub(crate) panics: AtomicU64,
     /// Written only when a version is first seen.
     versions: RwLock<Vec<Arc<Version>>>,
 }
@@ -106,6 +108,7 @@ impl Calls {
             by_path: by_path.collect(),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
             versions: RwLock::default(),
         }
     }

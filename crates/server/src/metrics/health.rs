@@ -1,7 +1,7 @@
 //! How the checks of `/livez` and `/readyz` came out, by the names that alerts ask for.
 
 use super::page::Page;
-use parking_lot::Mutex;
+use meerkat_fault::Mutex;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Default)]

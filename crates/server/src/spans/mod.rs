@@ -19,8 +19,9 @@ use crate::config::TracingOptions;
 use crate::descriptors;
 use collector::OverGrpc;
 use exporter::Exporter;
+use meerkat_fault::Mutex;
 use meerkat_proto::pb::otlp;
-use parking_lot::Mutex;
+use meerkat_raft::tasks::{spawn_part, watched};
 use span::Begun;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ impl Tracer {
         let collector = OverGrpc::new(options.collector.clone());
         let exporter = Exporter::new(spans, collector, resource(options), counters.clone());
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(exporter.run(stopped));
+        let task = spawn_part("trace export", watched("trace export", exporter.run(stopped)));
         let exporting = Mutex::new(Some((stop, task)));
         let per_million = options.per_million;
         Tracer(Arc::new(Inner { per_million, methods: methods(), queue, counters, exporting }))

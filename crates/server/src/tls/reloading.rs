@@ -6,7 +6,7 @@
 //! [`RETRY_AFTER`]: not everything that keeps a file from being read shows in it.
 
 use super::material::{Stamp, TlsError, stamp};
-use parking_lot::Mutex;
+use meerkat_fault::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

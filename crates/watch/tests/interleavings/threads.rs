@@ -5,12 +5,12 @@
 use crate::reader::{Reader, Told};
 use crate::schedule::{draw_request, draw_writes};
 use crate::store::Store;
+use meerkat_fault::Mutex;
 use meerkat_types::Revision;
 use meerkat_watch::{
     History, HistoryError, Horizon, Hub, Out, Past, Scan, SlowPolicy, StreamOptions, Taken, WatchConfig,
     WatchStream,
 };
-use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::future::poll_fn;

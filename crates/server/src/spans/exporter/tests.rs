@@ -1,7 +1,7 @@
 //! The exporter before a collector that does as it is told, in time that passes by itself.
 
 use super::*;
-use parking_lot::Mutex;
+use meerkat_fault::Mutex;
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
