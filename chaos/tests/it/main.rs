@@ -15,6 +15,7 @@ mod crash;
 mod deploy;
 mod differential;
 mod disks;
+mod fail_stop;
 mod failover_time;
 mod fault_points;
 mod incidents;
