@@ -63,6 +63,7 @@ const ORDER: &[&str] = &[
     "meerkat-mangle",
     "meerkat-trust",
     "meerkat-proto",
+    "meerkat-fault",
     "meerkat-engine",
     "meerkat-state",
     "meerkat-watch",

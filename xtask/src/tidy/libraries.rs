@@ -61,7 +61,7 @@ const RULES: &[Rule] = &[
 /// Libraries with a clock, a task or chance in them, which a deterministic or synchronous room has
 /// no use for. Its tests may.
 const NOT_WHERE_ALL_IS_SYNCHRONOUS: &[&str] = &["tokio", "tokio-stream", "futures", "rand", "hyper"];
-const SYNCHRONOUS: &[&str] = &["crates/types", "crates/engine", "crates/state"];
+const SYNCHRONOUS: &[&str] = &["crates/types", "crates/fault", "crates/engine", "crates/state"];
 
 pub fn check_manifests(packages: &[Package]) -> Vec<Violation> {
     packages.iter().flat_map(check_manifest).collect()
