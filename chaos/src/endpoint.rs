@@ -1,7 +1,17 @@
 //! One member as its clients see it: the raw generated stubs over one connection.
 //!
 //! No retries, no balancing, no de-duplication: what the server said is what the caller gets. Every
-//! call has a deadline of its own, after which the outcome is unknown to this side.
+//! call has a deadline of its own, after which the outcome is unknown to this side. `watch` and `keep_alive` are its
+//! two streams; `roster` lists the members that clients may talk to.
+
+mod answers;
+pub mod keep_alive;
+pub mod roster;
+pub mod watch;
+
+pub use keep_alive::KeepAliveStream;
+pub use roster::{Contact, Roster};
+pub use watch::WatchStream;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +40,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::Failure;
-use crate::lease::KeepAliveStream;
 use crate::metrics::Metrics;
-use crate::watch::WatchStream;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 

@@ -12,8 +12,31 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::Failure;
-use crate::driver::{Product, Usage};
 use crate::endpoint::Endpoint;
+
+/// Whose servers to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// The product.
+    Meerkat,
+    /// The control.
+    Etcd,
+}
+
+/// Memory, processor time and open files of one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Resident memory now.
+    pub rss_bytes: u64,
+    /// The most it ever was.
+    pub peak_rss_bytes: u64,
+    /// User and system time since it started.
+    pub cpu_millis: u64,
+    /// Open file descriptors now.
+    pub open_files: u64,
+    /// Which process.
+    pub pid: u32,
+}
 
 /// What a ground may be able to do beyond killing and starting members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

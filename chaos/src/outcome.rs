@@ -6,8 +6,6 @@
 
 use tonic::{Code, Status};
 
-use crate::run::trace::Ended;
-
 /// What became of one request, as far as its client can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
@@ -20,15 +18,6 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// The same for the report.
-    pub fn ended(&self) -> Ended {
-        match self {
-            Self::Ok(_) => Ended::Ok,
-            Self::Failed(_) => Ended::Failed,
-            Self::Unknown(_) => Ended::Unknown,
-        }
-    }
-
     /// The answer, if there was one.
     pub fn ok(&self) -> Option<&T> {
         match self {

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use crate::history::{FinalState, History, Stored, Write, WriteId};
 use crate::outcome::Outcome;
+use crate::record::history::{FinalState, History, Stored, Write, WriteId};
 
 /// What is wrong between what the clients were told and what the store holds.
 pub fn check(history: &History, state: &FinalState) -> Vec<String> {

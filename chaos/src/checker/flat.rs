@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::run::trace::Held;
+use crate::record::trace::Held;
 
 /// How much more is still level: a share of the earlier amount, and a constant.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use crate::lease::record::{LeaseHistory, LeaseRecord, RenewalEnd, Span};
+use crate::record::lease::{LeaseHistory, LeaseRecord, RenewalEnd, Span};
 
 /// What is allowed.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,8 @@
 //! revisions has been misled, whatever other order may exist.
 
 use super::revision_order::{Span, What, check_time};
-use crate::history::{FinalState, History, Read, WriteId};
 use crate::outcome::Outcome;
+use crate::record::history::{FinalState, History, Read, WriteId};
 
 /// Where the order by revision is not a linearization.
 pub fn check(history: &History, state: &FinalState) -> Vec<String> {
@@ -66,7 +66,7 @@ fn check_values(reads: &[Read], state: &FinalState) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Stored, Write};
+    use crate::record::history::{Stored, Write};
     use std::time::Duration;
 
     const REGISTER: WriteId = WriteId(1);

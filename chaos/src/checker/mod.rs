@@ -25,7 +25,7 @@ pub mod watch_history;
 pub mod watch_properties;
 
 use crate::Failure;
-use crate::history::{FinalState, History};
+use crate::record::history::{FinalState, History};
 
 /// All promises that one history and the final state can be judged by.
 pub fn check_all(history: &History, state: &FinalState) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 //! Holds for runs in which every change of the store is one recorded write, each storing one
 //! identity: then the revisions found are exactly those between the first and the last.
 
-use crate::history::FinalState;
+use crate::record::history::FinalState;
 
 /// Revisions that are missing or shared.
 pub fn check(state: &FinalState) -> Vec<String> {
@@ -30,7 +30,7 @@ pub fn check(state: &FinalState) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Stored, WriteId};
+    use crate::record::history::{Stored, WriteId};
 
     fn found(revision: i64, revisions: &[i64]) -> usize {
         let stored = revisions

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::history::WriteId;
+use crate::record::history::WriteId;
 
 /// One operation that took effect: a write at its revision, a read just after its.
 #[derive(Clone, Copy, Debug)]

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::model::{Answers, Store, Txn};
 use super::revision_order::{self, Span, What};
-use crate::history::WriteId;
 use crate::outcome::Outcome;
+use crate::record::history::WriteId;
 
 /// One transaction, as its client knows it.
 #[derive(Clone, Debug)]

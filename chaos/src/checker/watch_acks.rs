@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::watch_history::{WatchHistory, Wrote};
 use crate::outcome::Outcome;
-use crate::watch::{Kind, ValuePrint};
+use crate::record::watch::{Kind, ValuePrint};
 
 /// What happened, in short.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +74,7 @@ impl Tally {
 mod tests {
     use super::*;
     use crate::checker::watch_history::Effect;
-    use crate::watch::{Seen, Stored};
+    use crate::record::watch::{Seen, Stored};
     use std::collections::BTreeMap;
 
     const KEY: Bytes = Bytes::from_static(b"w/a");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::outcome::Outcome;
-use crate::watch::{Kind, Seen, Stored, ValuePrint, WatchLog, WatchSpec};
+use crate::record::watch::{Kind, Seen, Stored, ValuePrint, WatchLog, WatchSpec};
 
 /// An empty store is at this revision; its first change makes the next.
 pub const EMPTY_AT: i64 = 1;

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use super::watch_history::WatchHistory;
 use crate::Failure;
-use crate::watch::log::FELL_BEHIND;
-use crate::watch::{Reply, Seen, Session, WatchLog};
+use crate::record::watch::FELL_BEHIND;
+use crate::record::watch::{Reply, Seen, Session, WatchLog};
 
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

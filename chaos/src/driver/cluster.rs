@@ -13,19 +13,11 @@ use super::black_hole::Door;
 use super::member::{Member, Ports};
 use super::ports::Port;
 use crate::endpoint::Endpoint;
+use crate::ground::Product;
 use crate::{Failure, binary};
 
 /// How long a whole cluster may take to elect and serve at first.
 pub const START_WITHIN: Duration = Duration::from_secs(30);
-
-/// Whose servers to start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Product {
-    /// The product.
-    Meerkat,
-    /// The control.
-    Etcd,
-}
 
 /// What to start.
 #[derive(Clone, Debug)]

@@ -10,13 +10,12 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::cluster::Product;
 use super::docker::{Details, Engine};
 use super::firewall::{self, Room};
-use super::usage::{self, Usage};
+use super::usage;
 use crate::Failure;
 use crate::endpoint::Endpoint;
-use crate::ground::{Ability, Change, Done, Ground, Link};
+use crate::ground::{Ability, Change, Done, Ground, Link, Product, Usage};
 
 const PROJECT_LABEL: &str = "com.docker.compose.project";
 const SERVICE_LABEL: &str = "com.docker.compose.service";

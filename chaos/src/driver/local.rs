@@ -6,13 +6,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::cluster::{Cluster, ClusterSpec, Product, START_WITHIN, State, initial_cluster, member_args};
+use super::cluster::{Cluster, ClusterSpec, START_WITHIN, State, initial_cluster, member_args};
 use super::crossing::Crossing;
 use super::growth::Standing;
-use super::usage::Usage;
 use crate::Failure;
 use crate::endpoint::Endpoint;
-use crate::ground::{Ability, Change, Done, Ground, Link};
+use crate::ground::{Ability, Change, Done, Ground, Link, Product, Usage};
 
 /// How long a member may take to end after SIGTERM.
 const STOP_WITHIN: Duration = Duration::from_secs(20);

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::ports::Port;
 use super::process::{Launch, Process};
-use super::usage::{self, Usage};
+use super::usage;
 use crate::Failure;
 use crate::endpoint::Endpoint;
+use crate::ground::Usage;
 
 /// How often a starting member is asked whether it serves.
 const READY_POLL: Duration = Duration::from_millis(20);

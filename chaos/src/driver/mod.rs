@@ -23,9 +23,9 @@ pub mod process;
 pub mod small_disk;
 pub mod usage;
 
+pub use crate::ground::Product;
 pub use black_hole::{Door, Flow};
-pub use cluster::{Cluster, ClusterSpec, Product};
+pub use cluster::{Cluster, ClusterSpec};
 pub use growth::{Joined, Role};
 pub use local::LocalGround;
 pub use member::Member;
-pub use usage::Usage;

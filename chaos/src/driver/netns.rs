@@ -12,16 +12,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::bridge::Bridge;
-use super::cluster::{
-    Cluster, ClusterSpec, Product, START_WITHIN, State, initial_cluster, member_args, peer_url,
-};
+use super::cluster::{Cluster, ClusterSpec, START_WITHIN, State, initial_cluster, member_args, peer_url};
 use super::firewall;
 use super::growth::Standing;
 use super::member::Member;
-use super::usage::Usage;
 use crate::Failure;
 use crate::endpoint::Endpoint;
-use crate::ground::{Ability, Change, Done, Ground, Link};
+use crate::ground::{Ability, Change, Done, Ground, Link, Product, Usage};
 
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 

@@ -1,21 +1,7 @@
 //! What a process costs, read from `/proc`.
 
 use crate::Failure;
-
-/// Memory, processor time and open files of one process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Resident memory now.
-    pub rss_bytes: u64,
-    /// The most it ever was.
-    pub peak_rss_bytes: u64,
-    /// User and system time since it started.
-    pub cpu_millis: u64,
-    /// Open file descriptors now.
-    pub open_files: u64,
-    /// Which process.
-    pub pid: u32,
-}
+use crate::ground::Usage;
 
 /// Reads the usage of a running process.
 pub fn of_process(pid: u32) -> Result<Usage, Failure> {

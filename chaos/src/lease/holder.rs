@@ -7,11 +7,10 @@ use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::{LeaseGrantRequest, PutRequest};
 
 use super::keeper::{PREFIX, renew_once};
-use super::record::{KeyRecord, LeaseRecord, RenewalEnd, Span};
-use super::stream::KeepAliveStream;
 use crate::Failure;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, keep_alive::KeepAliveStream};
 use crate::outcome::describe;
+use crate::record::lease::{KeyRecord, LeaseRecord, RenewalEnd, Span};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE_AFTER_LOSS: Duration = Duration::from_millis(40);

@@ -15,13 +15,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 
-use super::record::{KeyRecord, LeaseRecord, Renewal, RenewalEnd, Revoke, Span};
-use super::stream::{KeepAliveStream, Next};
 use crate::Failure;
-use crate::endpoint::Endpoint;
+use crate::endpoint::keep_alive::{KeepAliveStream, Next};
+use crate::endpoint::{Endpoint, Roster};
 use crate::outcome::{Outcome, of_write};
-use crate::run::Roster;
-use crate::run::trace::{Client, Ended};
+use crate::record::lease::{KeyRecord, LeaseRecord, Renewal, RenewalEnd, Revoke, Span};
+use crate::record::trace::{Client, Ended};
 
 /// All keys of all leases begin so.
 pub const PREFIX: &[u8] = b"leased/";
@@ -193,7 +192,7 @@ impl Keeper {
         let request = LeaseGrantRequest { ttl, id };
         let sent = Instant::now();
         let granted = of_write(self.anyone().lease_grant(request, ANSWER_WITHIN).await);
-        self.tell(true, sent, granted.ended());
+        self.tell(true, sent, Ended::from(&granted));
         let granted = granted.ok()?;
         let ttl = Duration::from_secs(u64::try_from(granted.ttl).ok()?);
         let grant = Span { from, until: self.began.elapsed() };
@@ -207,7 +206,7 @@ impl Keeper {
         for _ in 0..PUT_ATTEMPTS_MAX {
             let sent = Instant::now();
             let outcome = of_write(self.anyone().put(put.clone(), ANSWER_WITHIN).await);
-            self.tell(true, sent, outcome.ended());
+            self.tell(true, sent, Ended::from(&outcome));
             match outcome {
                 Outcome::Ok(_) => {
                     lease.keys.push(KeyRecord { key, deaths: Vec::new() });
@@ -253,7 +252,7 @@ impl Keeper {
         let from = self.began.elapsed();
         let sent = Instant::now();
         let outcome = of_write(self.anyone().lease_revoke(lease.id, ANSWER_WITHIN).await);
-        self.tell(true, sent, outcome.ended());
+        self.tell(true, sent, Ended::from(&outcome));
         let span = Span { from, until: self.began.elapsed() };
         match outcome {
             Outcome::Ok(_) => lease.revoke = Some(Revoke { span, acknowledged: true }),

@@ -14,10 +14,9 @@ use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::RangeRequest;
 use tokio::task::JoinHandle;
 
-use super::record::Span;
 use crate::Failure;
-use crate::endpoint::Endpoint;
-use crate::run::Roster;
+use crate::endpoint::{Endpoint, Roster};
+use crate::record::lease::Span;
 
 const ASK_EVERY: Duration = Duration::from_millis(40);
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);

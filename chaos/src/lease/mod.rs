@@ -1,22 +1,20 @@
 //! Leases as a client on the wire sees them, written down for the checker.
 //!
-//! Reading order: `record` is plain data; `stream` is one LeaseKeepAlive call, raw; `keeper` is a
-//! client that holds leases and writes down what it was told, `holder` one that does so as it is
-//! bid; `witness` sees keys die on every member; `leaders` sees who led; `partition` cuts members
-//! off. Nothing here judges, but for how late is too late, which all who do have in common.
+//! Reading order: `keeper` is a client that holds leases and writes down what it was told
+//! (`record::lease`), `holder` one that does so as it is bid; `witness` sees keys die on every member;
+//! `leaders` sees who led; `partition` cuts members off. Nothing here judges, but for how late is too
+//! late, which all who do have in common.
 
 pub mod holder;
 pub mod keeper;
 pub mod leaders;
 pub mod partition;
-pub mod record;
-pub mod stream;
 pub mod witness;
 
+pub use crate::endpoint::{KeepAliveStream, keep_alive as stream};
 pub use holder::Holder;
 pub use keeper::Keepers;
 pub use leaders::LeaderWatch;
-pub use stream::KeepAliveStream;
 pub use witness::Witnesses;
 
 use std::time::Duration;

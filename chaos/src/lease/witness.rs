@@ -10,9 +10,9 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 
 use super::keeper::PREFIX;
-use super::record::{Death, LeaseRecord, Span};
 use crate::Failure;
 use crate::endpoint::Endpoint;
+use crate::record::lease::{Death, LeaseRecord, Span};
 use crate::watch::follower::{self, Following, Manner};
 use crate::watch::{Kind, WatchLog, WatchSpec};
 

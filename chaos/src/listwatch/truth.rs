@@ -8,11 +8,10 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::checker::list_watch::{Change, Object, Truth};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, watch::Next};
 use crate::outcome::describe;
+use crate::record::watch::progress_request;
 use crate::watch::WatchSpec;
-use crate::watch::log::progress_request;
-use crate::watch::stream::Next;
 
 /// Where config maps are stored.
 pub const CONFIG_MAPS: &str = "/registry/configmaps/";

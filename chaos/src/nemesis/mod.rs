@@ -39,29 +39,7 @@ use rand::rngs::StdRng;
 
 use crate::Failure;
 use crate::ground::Ground;
-
-/// What a nemesis did.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Blow {
-    /// In a few words: `m1 killed (leader)`.
-    pub what: String,
-    /// Whom it met.
-    pub members: Vec<usize>,
-    /// Whether there was any harm: what could not be made counts as no fault.
-    pub made: bool,
-}
-
-impl Blow {
-    /// Harm done to these.
-    pub fn made(what: impl Into<String>, members: Vec<usize>) -> Self {
-        Self { what: what.into(), members, made: true }
-    }
-
-    /// No harm, and why not.
-    pub fn not_made(what: impl Into<String>) -> Self {
-        Self { what: what.into(), members: Vec::new(), made: false }
-    }
-}
+pub use crate::record::trace::Blow;
 
 /// One kind of fault.
 pub trait Nemesis: Send {

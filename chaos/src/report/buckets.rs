@@ -3,7 +3,7 @@
 //! An operation counts where its outcome became known. Latencies are those of answered operations
 //! only: how long a client waited for nothing says how long its patience is.
 
-use crate::run::trace::{Ended, Op};
+use crate::record::trace::{Ended, Op};
 
 /// Bucket widths that make round labels.
 const WIDTHS_MS: &[u64] = &[

@@ -9,7 +9,7 @@ use super::Story;
 use super::buckets::{self, Bucket, Grid, Latency};
 use super::svg::{columns, count, escape, line, span};
 use super::timeline;
-use crate::run::trace::Op;
+use crate::record::trace::Op;
 
 /// A strip must stay wider than a hair.
 const STRIP_BUCKETS: usize = 200;
@@ -244,7 +244,7 @@ fn totals(dealt: &[Bucket]) -> (u64, u64, u64) {
 }
 
 fn answered<'a>(ops: impl Iterator<Item = &'a Op>) -> Vec<u64> {
-    let ok = ops.filter(|op| op.ended == crate::run::trace::Ended::Ok);
+    let ok = ops.filter(|op| op.ended == crate::record::trace::Ended::Ok);
     ok.map(|op| op.returned_us.saturating_sub(op.invoked_us)).collect()
 }
 
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_client_that_waits_through_buckets_is_seen_waiting() {
-        let ended = crate::run::trace::Ended::Ok;
+        let ended = crate::record::trace::Ended::Ok;
         let op = Op { client: 0, writes: true, invoked_us: 15, returned_us: 41, ended };
         let felt = feelings(Grid { width_us: 10, count: 6 }, &[op]);
         let [nothing, waiting] = [Feeling::Nothing, Feeling::Waiting];

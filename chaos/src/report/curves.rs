@@ -7,7 +7,7 @@ use super::Story;
 use super::buckets::Grid;
 use super::svg::{columns, count, escape, line, ticks};
 use super::timeline;
-use crate::run::trace::Held;
+use crate::record::trace::Held;
 
 const LAG_BUCKETS: usize = 120;
 /// More cards than this are no longer looked at.

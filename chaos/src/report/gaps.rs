@@ -3,7 +3,7 @@
 //! A gap lies between two acknowledgements, whoever got them, and begins no earlier than the first
 //! write that waited in it: a cluster that nobody asks is not unavailable.
 
-use crate::run::trace::{Ended, Op};
+use crate::record::trace::{Ended, Op};
 
 /// Shorter silences are not called gaps: they are a latency.
 pub const GAP_MIN_US: u64 = 500_000;

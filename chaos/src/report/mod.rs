@@ -21,8 +21,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
-use crate::run::Verdict;
-use crate::run::trace::Record;
+use crate::record::Verdict;
+use crate::record::trace::Record;
 
 /// All that is known about one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]

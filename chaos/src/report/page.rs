@@ -12,8 +12,8 @@ use super::summary::{self, Standing, Summary};
 use super::svg::{clock, count, escape, span};
 use super::{clients, curves, timeline};
 use crate::checker::flat;
-use crate::run::Verdict;
-use crate::run::trace::{Fault, micros};
+use crate::record::Verdict;
+use crate::record::trace::{Fault, micros};
 
 /// Of the main picture: about two of its units each.
 const BUCKETS_MAX: usize = 480;
@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn a_run_of_nothing_has_a_page_that_says_so() {
         let mut story = sample::story(1);
-        story.record = crate::run::trace::Record::default();
+        story.record = crate::record::trace::Record::default();
         story.verdicts.clear();
         assert!(html(&story).contains("Nothing was proved"), "an empty run proves nothing");
     }

@@ -6,8 +6,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::Story;
-use crate::run::Verdict;
-use crate::run::trace::{Ended, Fault, Held, Lag, Led, Op, Record};
+use crate::record::Verdict;
+use crate::record::trace::{Ended, Fault, Held, Lag, Led, Op, Record};
 
 /// A run of so many seconds. A leader dies in every tenth second and is missed for 1.2 s.
 pub fn story(seconds: u64) -> Story {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Story;
 use super::buckets::{self, Latency};
 use super::gaps::{self, Availability, GAP_MIN_US};
-use crate::run::trace::{Ended, Led};
+use crate::record::trace::{Ended, Led};
 
 /// What is to be said first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +96,8 @@ fn leader_changes(leaders: &[Led]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Verdict;
     use crate::report::sample;
-    use crate::run::Verdict;
 
     fn verdict(judged: u64, findings: &[&str]) -> Verdict {
         Verdict {

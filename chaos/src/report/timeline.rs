@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_run_without_anything_can_be_drawn() {
         let mut story = sample::story(1);
-        story.record = crate::run::trace::Record::default();
+        story.record = crate::record::trace::Record::default();
         let grid = Grid::over(0, 300);
         let drawn =
             draw(&story, grid, &buckets::deal(grid, std::iter::empty()), &gaps::Availability::default());

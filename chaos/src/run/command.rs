@@ -255,8 +255,8 @@ fn stop_signal() -> Result<impl Future<Output = ()>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Verdict;
     use crate::report::sample;
-    use crate::run::Verdict;
 
     fn verdict(judged: u64, findings: &[&str]) -> Verdict {
         Verdict {

@@ -13,12 +13,15 @@ use rand::rngs::StdRng;
 
 use super::plan::Plan;
 use super::schedule::{Schedule, Strike};
-use super::trace::Record;
-use super::{Roster, Setting, Trace, Verdict, Workload, roster, sample, settle};
+use super::{sample, settle};
 use crate::Failure;
+use crate::endpoint::{Contact, Roster};
 use crate::ground::{self, Change, Ground};
 use crate::nemesis::{Blow, Nemesis, catalogue, sight};
+use crate::record::trace::Record;
+use crate::record::{Trace, Verdict};
 use crate::workload;
+use crate::workload::{Setting, Workload};
 
 /// A fault that takes longer to make or to undo is given up.
 const STEP_WITHIN: Duration = Duration::from_secs(180);
@@ -107,7 +110,7 @@ struct Active {
 impl Run<'_> {
     /// Clients may talk to whoever belongs to the cluster now.
     fn call_the_roll(&self) {
-        let contact = |member| roster::Contact { member, endpoint: self.ground.endpoint(member) };
+        let contact = |member| Contact { member, endpoint: self.ground.endpoint(member) };
         self.roster.set(ground::enlisted(self.ground).into_iter().map(contact).collect());
     }
 

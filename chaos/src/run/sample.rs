@@ -6,9 +6,10 @@ use futures::future::join_all;
 use meerkat_proto::pb::etcdserver::StatusResponse;
 use tokio::task::JoinHandle;
 
-use super::{Roster, Trace};
+use crate::endpoint::Roster;
 use crate::ground::{self, Ground};
 use crate::nemesis::sight;
+use crate::record::Trace;
 
 /// Twice in a heartbeat would be no more exact: a new leader is known only when it answers.
 const LEADER_EVERY: Duration = Duration::from_millis(200);

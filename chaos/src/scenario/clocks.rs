@@ -13,8 +13,7 @@ use rand::rngs::StdRng;
 use crate::Failure;
 use crate::driver::interpose::{Control, Knob};
 use crate::driver::{Cluster, ClusterSpec, Product};
-use crate::endpoint::Endpoint;
-use crate::lease::stream::Next;
+use crate::endpoint::{Endpoint, keep_alive::Next};
 use crate::nemesis::clock_jump;
 use crate::outcome::describe;
 

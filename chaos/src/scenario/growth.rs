@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use super::settle;
 use crate::Failure;
 use crate::driver::{Cluster, ClusterSpec, Product, Role};
-use crate::history::History;
 use crate::outcome::describe;
+use crate::record::history::History;
 use crate::workload::unique::{self, Running, Shape};
 
 const READY_WITHIN: Duration = Duration::from_secs(30);

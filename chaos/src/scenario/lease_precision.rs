@@ -18,9 +18,9 @@ use crate::checker::lease_bounds::{self, Bounds, Margins};
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
 use crate::lease::keeper::PREFIX;
-use crate::lease::record::{LeaseHistory, RenewalEnd, Span};
 use crate::lease::{self, Keepers, LeaderWatch, Witnesses};
 use crate::outcome::describe;
+use crate::record::lease::{LeaseHistory, RenewalEnd, Span};
 
 const MEMBERS: usize = 3;
 const READY_WITHIN: Duration = Duration::from_secs(20);

@@ -13,20 +13,19 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::sync::Arc;
 
-use super::settle;
 use crate::Failure;
+use crate::checker;
 use crate::checker::one_leader::{self, Claim};
-use crate::checker::{self};
 use crate::driver::local::LocalGround;
 use crate::driver::{ClusterSpec, Product};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Contact, Endpoint, Roster};
 use crate::ground::{self, Ground};
 use crate::nemesis::Nemesis;
 use crate::nemesis::membership::{Membership, Tally};
 use crate::nemesis::sight;
 use crate::outcome::describe;
-use crate::run::Roster;
-use crate::run::roster::Contact;
+use crate::record::history::History;
+use crate::run::settle::differences;
 use crate::workload::unique::{self, Shape};
 
 const MEMBERS: usize = 3;
@@ -112,7 +111,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
 async fn judge(
     ground: &mut LocalGround,
     product: Product,
-    history: &crate::history::History,
+    history: &History,
     started_at: i64,
 ) -> Result<(), Failure> {
     let mut members: Vec<(String, Endpoint)> = Vec::new();
@@ -129,7 +128,7 @@ async fn judge(
     if members.len() != MEMBERS {
         return Err(Failure::broken(format!("{} members are left of {MEMBERS}", members.len())));
     }
-    Failure::from_findings("members agree", settle::differences(&members, product).await?)
+    Failure::from_findings("members agree", differences(&members, product).await?)
 }
 
 /// Asks everybody all the time whether it leads.

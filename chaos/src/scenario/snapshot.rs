@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::settle;
 use crate::Failure;
-use crate::driver::usage::{self, Usage};
+use crate::driver::usage;
 use crate::driver::{Cluster, ClusterSpec, Product};
+use crate::ground::Usage;
 use crate::outcome::describe;
 use crate::workload::fill;
 use crate::workload::unique::{self, Shape};

@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::{CompactionRequest, RangeRequest};
 
-use super::log::{Reply, Seen, Stored, WatchSpec};
-use super::stream::Next;
 use crate::Failure;
 use crate::checker::watch_history::{Compaction, EMPTY_AT, WatchHistory, Wrote};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, watch::Next};
 use crate::outcome::{self, Outcome, describe};
+use crate::record::watch::{Reply, Seen, Stored, WatchSpec};
 
 /// What one member may take to send what is missing.
 const READ_WITHIN: Duration = Duration::from_secs(5);

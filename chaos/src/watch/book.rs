@@ -12,8 +12,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 
-use super::log::{Seen, Stored};
 use crate::checker::watch_history::WatchHistory;
+use crate::record::watch::{Seen, Stored};
 
 /// How many of the last revisions are remembered well enough to compare.
 const PRINTS: usize = 20_000;

@@ -8,12 +8,12 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::follower::{self, Following, Manner};
-use super::log::{SLOW, WatchLog, WatchSpec};
 use super::writers;
 use crate::Failure;
 use crate::checker::watch_history::WatchHistory;
 use crate::driver::Product;
 use crate::endpoint::Endpoint;
+use crate::record::watch::{SLOW, WatchLog, WatchSpec};
 
 /// How far in the future a watcher may start.
 const FUTURE: i64 = 60;

@@ -13,13 +13,11 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 
-use super::log::{FELL_BEHIND, Reply, Session, WatchLog, WatchSpec, progress_request};
-use super::stream::Next;
 use crate::Failure;
 use crate::checker::watch_history::WatchHistory;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Roster, watch::Next};
 use crate::outcome::describe;
-use crate::run::Roster;
+use crate::record::watch::{FELL_BEHIND, Reply, Session, WatchLog, WatchSpec, progress_request};
 
 /// How often a waiting follower looks whether it should stop, ask or move.
 const GLANCE: Duration = Duration::from_millis(50);

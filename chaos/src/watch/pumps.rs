@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-use super::log::WatchLog;
 use super::recorder::Recorder;
 use crate::Failure;
 use crate::checker::watch_history::WatchHistory;
+use crate::record::watch::WatchLog;
 
 /// How often a pump looks whether it should stop.
 const GLANCE: Duration = Duration::from_millis(20);

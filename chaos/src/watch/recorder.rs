@@ -7,11 +7,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::log::{Reply, SLOW, Session, WatchLog, WatchSpec, cancel_request, progress_request};
-use super::stream::{Next, WatchStream};
 use crate::Failure;
 use crate::endpoint::Endpoint;
+use crate::endpoint::watch::{Next, WatchStream};
 use crate::outcome::describe;
+use crate::record::watch::{Reply, SLOW, Session, WatchLog, WatchSpec, cancel_request, progress_request};
 
 /// One stream and the records of its watchers.
 #[derive(Debug)]

@@ -11,10 +11,9 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::book::Book;
-use super::log::{Reply, WatchSpec};
-use super::stream::Next;
 use crate::Failure;
-use crate::run::Roster;
+use crate::endpoint::{Roster, watch::Next};
+use crate::record::watch::{Reply, WatchSpec};
 
 const GLANCE: Duration = Duration::from_millis(50);
 /// In a store that is always written to.
@@ -66,7 +65,7 @@ async fn write_down(number: usize, roster: Roster, book: Arc<Mutex<Book>>, stop:
 
 async fn listen(
     number: usize,
-    stream: &mut super::stream::WatchStream,
+    stream: &mut crate::endpoint::watch::WatchStream,
     book: &Mutex<Book>,
     stop: &AtomicBool,
 ) {

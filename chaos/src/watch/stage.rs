@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::archive::Archive;
 use super::follower::{self, Following, Manner};
-use super::log::{SLOW, WatchLog, WatchSpec};
 use super::pumps::Pumps;
 use super::recorder::Recorder;
 use super::writers::{self, Shape, Writing};
@@ -15,6 +14,7 @@ use crate::checker::watch_properties::{self, Demand};
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
 use crate::outcome::{Outcome, describe};
+use crate::record::watch::{SLOW, WatchLog, WatchSpec};
 
 /// What may be on its way to a client that does not read: the least that HTTP/2 begins with.
 const STALLED_WINDOW: u32 = 65_535;

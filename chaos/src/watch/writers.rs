@@ -17,12 +17,12 @@ use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-use super::log::ValuePrint;
 use crate::Failure;
 use crate::checker::watch_history::{Effect, Wrote};
 use crate::endpoint::Endpoint;
 use crate::outcome::{self, Outcome};
-use crate::run::trace::Client;
+use crate::record::trace::{Client, Ended};
+use crate::record::watch::ValuePrint;
 
 /// The prefixes the keys live under.
 pub const PREFIXES: [&str; 3] = ["a/", "b/", "c/"];
@@ -221,7 +221,7 @@ impl Writer {
 
     fn tell(&self, sent: Instant, wrote: &Wrote) {
         if let Some(client) = &self.client {
-            client.op(true, sent, wrote.outcome.ended());
+            client.op(true, sent, Ended::from(&wrote.outcome));
         }
     }
 

@@ -14,12 +14,13 @@ use rand::Rng;
 
 use super::crew::{ANSWER_WITHIN, Crew, Hand, read_back};
 use super::wire;
+use super::{Setting, Workload};
 use crate::Failure;
 use crate::checker::bank::{Ledger, Look};
 use crate::checker::revision_order::{self, Span, What};
-use crate::history::WriteId;
 use crate::outcome::{Outcome, describe};
-use crate::run::{Setting, Verdict, Workload};
+use crate::record::Verdict;
+use crate::record::history::WriteId;
 
 const NAME: &str = "bank";
 const TELLERS: usize = 3;

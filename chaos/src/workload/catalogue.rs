@@ -1,8 +1,8 @@
 //! The workloads of composed runs, by the names that scenario files use.
 
+use super::{Setting, Workload};
 use super::{bank, churn, lease, lock, multi_txn, register, set, watch};
 use crate::Failure;
-use crate::run::{Setting, Workload};
 
 /// All names.
 pub const ALL: &[&str] = &["register", "txn", "set", "bank", "watch", "lease", "lock", "churn"];

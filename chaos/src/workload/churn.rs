@@ -22,15 +22,15 @@ use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 use tonic::Status;
 
+use super::{Setting, Workload};
 use crate::Failure;
 use crate::checker::flat;
 use crate::driver::Product;
-use crate::endpoint::Endpoint;
-use crate::lease::stream::Next as Renewal;
+use crate::endpoint::watch::{Next, WatchStream};
+use crate::endpoint::{Endpoint, Roster, keep_alive::Next as Renewal};
 use crate::outcome::{self, Outcome};
-use crate::run::trace::{Client, Ended};
-use crate::run::{Roster, Setting, Verdict, Workload};
-use crate::watch::stream::{Next, WatchStream};
+use crate::record::Verdict;
+use crate::record::trace::{Client, Ended};
 
 const NAME: &str = "churn";
 const VISITORS: u64 = 4;

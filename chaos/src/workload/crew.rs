@@ -14,12 +14,11 @@ use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 
+use super::Setting;
 use crate::Failure;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Contact, Endpoint, Roster};
 use crate::outcome::{self, Outcome};
-use crate::run::roster::Contact;
-use crate::run::trace::{Client, Ended};
-use crate::run::{Roster, Setting};
+use crate::record::trace::{Client, Ended};
 
 /// What a client waits for an answer.
 pub const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
@@ -148,7 +147,7 @@ impl Hand {
         let (sent, invoked) = (Instant::now(), self.now());
         let outcome = outcome::of_write(call(&contact.endpoint).await);
         let returned = self.now();
-        let ended = outcome.ended();
+        let ended = Ended::from(&outcome);
         self.client.op(writes, sent, ended);
         if ended == Ended::Unknown {
             self.contact = None;

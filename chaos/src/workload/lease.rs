@@ -15,16 +15,17 @@ use meerkat_proto::pb::etcdserver::DeleteRangeRequest;
 
 use super::crew::{READ_BACK_WITHIN, is_passing, read_back};
 use super::wire;
+use super::{Setting, Workload};
 use crate::Failure;
 use crate::checker::lease_bounds::{self, Bounds};
 use crate::endpoint::Endpoint;
 use crate::lease::keeper::Place;
-use crate::lease::record::{LeaseHistory, Span};
 use crate::lease::witness::{Stalls, file};
 use crate::lease::{self, Keepers, LeaderWatch};
 use crate::outcome::describe;
-use crate::run::trace::Fault;
-use crate::run::{Setting, Verdict, Workload};
+use crate::record::Verdict;
+use crate::record::lease::{LeaseHistory, Span};
+use crate::record::trace::Fault;
 use crate::watch::follower::{self, Following, Manner};
 use crate::watch::{WatchLog, WatchSpec};
 
@@ -219,7 +220,7 @@ async fn put_and_delete(endpoint: &Endpoint, key: &Bytes) -> Result<i64, tonic::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::record::{Death, KeyRecord, LeaseRecord};
+    use crate::record::lease::{Death, KeyRecord, LeaseRecord};
 
     fn fault(kind: &str, struck_us: u64, healed_us: u64) -> Fault {
         let (kind, what) = (kind.to_owned(), String::new());

@@ -16,12 +16,13 @@ use rand::Rng;
 
 use super::crew::{ANSWER_WITHIN, Crew, Hand, read_back};
 use super::wire;
+use super::{Setting, Workload};
 use crate::Failure;
 use crate::checker::fencing::{self, Counter, Held, Proof, Record};
 use crate::lease::keeper::renew_once;
-use crate::lease::record::RenewalEnd;
 use crate::outcome::describe;
-use crate::run::{Setting, Verdict, Workload};
+use crate::record::Verdict;
+use crate::record::lease::RenewalEnd;
 
 const NAME: &str = "lock";
 const CONTENDERS: usize = 4;

@@ -18,12 +18,13 @@ use rand::seq::SliceRandom;
 
 use super::crew::{ANSWER_WITHIN, Crew, Hand, read_back};
 use super::wire;
+use super::{Setting, Workload};
 use crate::Failure;
 use crate::checker::model::{Action, Answer, Answers, Condition, Key, Txn, Version};
 use crate::checker::serializable::{self, Done, Mark, Tried};
-use crate::history::WriteId;
 use crate::outcome::{Outcome, describe};
-use crate::run::{Setting, Verdict, Workload};
+use crate::record::Verdict;
+use crate::record::history::WriteId;
 
 const NAME: &str = "txn";
 const CLIENTS: usize = 4;

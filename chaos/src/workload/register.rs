@@ -14,12 +14,13 @@ use rand::Rng;
 
 use super::crew::{ANSWER_WITHIN, Called, Crew, Hand};
 use super::wire;
+use super::{Setting, Workload};
 use crate::Failure;
 use crate::checker::register::{self, Op, Step, Value};
 use crate::checker::revision_order::{self, Span, What};
-use crate::history::WriteId;
 use crate::outcome::Outcome;
-use crate::run::{Setting, Verdict, Workload};
+use crate::record::Verdict;
+use crate::record::history::WriteId;
 
 const NAME: &str = "register";
 const CLIENTS: usize = 8;

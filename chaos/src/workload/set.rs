@@ -13,10 +13,11 @@ use rand::Rng;
 
 use super::crew::{ANSWER_WITHIN, Crew, Hand, read_back};
 use super::wire;
+use super::{Setting, Workload};
 use crate::Failure;
 use crate::checker::set::{self, Add, Look};
 use crate::outcome::{Outcome, describe};
-use crate::run::{Setting, Verdict, Workload};
+use crate::record::Verdict;
 
 const NAME: &str = "set";
 const ADDERS: usize = 3;

@@ -14,11 +14,9 @@ use meerkat_proto::pb::etcdserver::{PutRequest, RangeRequest, RequestOp, TxnRequ
 use tokio::task::JoinHandle;
 
 use crate::Failure;
-use crate::endpoint::Endpoint;
-use crate::history::{FinalState, History, Read, Stored, Write, WriteId};
+use crate::endpoint::{Contact, Endpoint, Roster};
 use crate::outcome::{self, Outcome};
-use crate::run::Roster;
-use crate::run::roster::Contact;
+use crate::record::history::{FinalState, History, Read, Stored, Write, WriteId};
 
 const PREFIX: &[u8] = b"u/";
 const PREFIX_END: &[u8] = b"u0";

@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 
 use super::crew::{ANSWER_WITHIN, READ_BACK_WITHIN, read_back};
 use super::wire;
+use super::{Setting, Workload};
 use crate::Failure;
 use crate::checker::watch_acks::Tally;
 use crate::checker::watch_history::{WatchHistory, Wrote};
@@ -30,7 +31,7 @@ use crate::checker::watch_properties::{self, Demand};
 use crate::driver::Product;
 use crate::endpoint::Endpoint;
 use crate::outcome::describe;
-use crate::run::{Setting, Verdict, Workload};
+use crate::record::Verdict;
 use crate::watch::book::Book;
 use crate::watch::fleet::Fleet;
 use crate::watch::scribes::Scribes;

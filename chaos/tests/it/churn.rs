@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use meerkat_chaos::Failure;
 use meerkat_chaos::checker::flat::{self, Bound, Demand};
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
-use meerkat_chaos::run::roster::Contact;
-use meerkat_chaos::run::{Roster, Setting, Trace, Verdict};
+use meerkat_chaos::endpoint::{Contact, Roster};
+use meerkat_chaos::record::{Trace, Verdict};
 use meerkat_chaos::scenario::run_test;
+use meerkat_chaos::workload::Setting;
 use meerkat_chaos::workload::churn;
 
 const LASTING: Duration = Duration::from_secs(60);

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use meerkat_chaos::Failure;
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
-use meerkat_chaos::run::roster::Contact;
-use meerkat_chaos::run::trace::Ended;
-use meerkat_chaos::run::{Roster, Setting, Trace};
+use meerkat_chaos::endpoint::{Contact, Roster};
+use meerkat_chaos::record::Trace;
+use meerkat_chaos::record::trace::Ended;
 use meerkat_chaos::scenario::control::with_some_seed;
 use meerkat_chaos::scenario::run_test;
+use meerkat_chaos::workload::Setting;
 use meerkat_chaos::workload::catalogue;
 
 const SEED: u64 = 40;

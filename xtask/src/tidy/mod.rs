@@ -8,6 +8,7 @@ mod absolute_paths;
 mod dependencies;
 mod doctests;
 mod functions;
+mod layers;
 mod leftovers;
 mod libraries;
 mod modules;
@@ -74,6 +75,7 @@ fn violations(packages: &[Package], sources: &[Source]) -> Vec<Violation> {
         found.extend(absolute_paths::check(source));
         found.extend(leftovers::check(source));
         if source.is_rust() {
+            found.extend(layers::check(source));
             found.extend(modules::check(source));
             found.extend(doctests::check(source));
             found.extend(functions::check(source));

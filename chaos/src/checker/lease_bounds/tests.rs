@@ -1,7 +1,7 @@
 //! Histories that are known to be good, and histories that are known to be bad.
 
 use super::*;
-use crate::lease::record::{Death, KeyRecord, Renewal, Revoke};
+use crate::record::lease::{Death, KeyRecord, Renewal, Revoke};
 
 const BOUNDS: Bounds = Bounds {
     lateness: Duration::from_secs(1),

@@ -11,7 +11,7 @@ use super::Property::{
 };
 use super::*;
 use crate::checker::watch_history::Compaction;
-use crate::watch::{Kind, Stored, ValuePrint, WatchSpec};
+use crate::record::watch::{Kind, Stored, ValuePrint, WatchSpec};
 
 /// | revision | happened |
 /// |---|---|

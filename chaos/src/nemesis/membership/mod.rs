@@ -22,11 +22,9 @@ use rand::seq::{IndexedRandom, SliceRandom};
 
 use super::{Blow, Nemesis, sight};
 use crate::Failure;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Contact, Endpoint, Roster};
 use crate::ground::{self, Change, Ground};
 use crate::outcome::describe;
-use crate::run::Roster;
-use crate::run::roster::Contact;
 use next::{Action, Goal, Seat, next};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);

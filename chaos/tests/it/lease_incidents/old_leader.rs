@@ -7,8 +7,8 @@ use meerkat_chaos::Failure;
 use meerkat_chaos::checker::lease_bounds::{self, Bounds};
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::endpoint::Endpoint;
-use meerkat_chaos::lease::record::{LeaseHistory, Span};
 use meerkat_chaos::lease::{Holder, LeaderWatch, Witnesses, lateness, partition};
+use meerkat_chaos::record::lease::{LeaseHistory, Span};
 use meerkat_chaos::scenario::{run_test, settle};
 
 use super::product;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::endpoint::Endpoint;
-use meerkat_chaos::lease::record::Span;
 use meerkat_chaos::lease::witness::Stalls;
+use meerkat_chaos::record::lease::Span;
 use meerkat_chaos::scenario::run_test;
 use meerkat_chaos::{Failure, binary};
 use meerkat_proto::error_text::EtcdError;

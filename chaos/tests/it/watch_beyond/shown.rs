@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use meerkat_chaos::Failure;
 use meerkat_chaos::checker::watch_properties::STRICT;
+use meerkat_chaos::record::watch::SLOW;
 use meerkat_chaos::scenario::run_test;
-use meerkat_chaos::watch::log::SLOW;
 use meerkat_chaos::watch::stage::QUICK;
 use meerkat_chaos::watch::writers::Shape;
 use meerkat_chaos::watch::{Pumps, Stage, WatchSpec};

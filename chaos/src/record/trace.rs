@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::outcome::Outcome;
+
 /// How an operation ended, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
@@ -18,6 +20,16 @@ pub enum Ended {
     Failed,
     /// Nobody knows.
     Unknown,
+}
+
+impl<T> From<&Outcome<T>> for Ended {
+    fn from(outcome: &Outcome<T>) -> Self {
+        match outcome {
+            Outcome::Ok(_) => Self::Ok,
+            Outcome::Failed(_) => Self::Failed,
+            Outcome::Unknown(_) => Self::Unknown,
+        }
+    }
 }
 
 /// One operation. Kept as a row without names: there are millions of them.
@@ -72,6 +84,29 @@ pub struct Fault {
 /// What a record says that was kept before such were told apart.
 fn made() -> bool {
     true
+}
+
+/// What a nemesis did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blow {
+    /// In a few words: `m1 killed (leader)`.
+    pub what: String,
+    /// Whom it met.
+    pub members: Vec<usize>,
+    /// Whether there was any harm: what could not be made counts as no fault.
+    pub made: bool,
+}
+
+impl Blow {
+    /// Harm done to these.
+    pub fn made(what: impl Into<String>, members: Vec<usize>) -> Self {
+        Self { what: what.into(), members, made: true }
+    }
+
+    /// No harm, and why not.
+    pub fn not_made(what: impl Into<String>) -> Self {
+        Self { what: what.into(), members: Vec::new(), made: false }
+    }
 }
 
 /// A member seen leading.
@@ -193,7 +228,7 @@ impl Trace {
     }
 
     /// Tells what a fault was, once that is known.
-    pub fn tell(&self, fault: usize, blow: &crate::nemesis::Blow) {
+    pub fn tell(&self, fault: usize, blow: &Blow) {
         if let Some(fault) = self.record.lock().faults.get_mut(fault) {
             fault.what.clone_from(&blow.what);
             fault.members.clone_from(&blow.members);
