@@ -7,6 +7,7 @@
 //! Members are numbered from 0 in the order in which they were first known. A number is never given
 //! again: a member that was removed keeps it, and is no longer `enlisted`.
 
+use std::fmt;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -15,12 +16,22 @@ use crate::Failure;
 use crate::endpoint::Endpoint;
 
 /// Whose servers to start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Product {
     /// The product.
+    #[default]
     Meerkat,
     /// The control.
     Etcd,
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Meerkat => "meerkat",
+            Self::Etcd => "etcd",
+        })
+    }
 }
 
 /// Memory, processor time and open files of one process.

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::Args;
+
+use super::arguments::some_seed;
 use super::conduct::{self, Outcome};
 use super::plan::{Kind, Plan};
 use super::schedule;
@@ -16,19 +19,24 @@ use crate::nemesis::catalogue;
 use crate::report::{self, Story, summary};
 
 /// What to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Request {
-    /// The name of a scenario, or the path of a file.
+    /// smoke, all, partitions, disks, membership, soak, or the path of a .toml file
     pub scenario: String,
     /// How long faults are made, if not as long as the scenario says.
+    #[arg(skip)]
     pub length: Option<Duration>,
-    /// What all choices are drawn from.
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub target: Product,
-    /// Where they stand: `local`, `compose` or `netns`.
+    /// Where they stand
+    #[arg(long, value_parser = ["local", "netns", "compose"], default_value = "local")]
     pub driver: String,
-    /// Where the report goes, if anywhere; the record goes beside it.
+    /// File of the report; the record goes beside it
+    #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 }
 
@@ -40,10 +48,7 @@ impl Request {
             .map_or_else(String::new, |length| format!(" --minutes {}", length.as_secs_f64() / 60.0));
         format!(
             "meerkat-chaos run {}{minutes} --seed {} --target {} --driver {}",
-            self.scenario,
-            self.seed,
-            name_of(self.target),
-            self.driver
+            self.scenario, self.seed, self.target, self.driver
         )
     }
 }
@@ -158,7 +163,7 @@ fn story(request: &Request, plan: &Plan, outcome: Outcome) -> Story {
     Story {
         scenario: plan.name.clone(),
         seed: request.seed,
-        target: name_of(request.target).to_owned(),
+        target: request.target.to_string(),
         driver: request.driver.clone(),
         version: outcome.version,
         replay: request.replay(),
@@ -167,13 +172,6 @@ fn story(request: &Request, plan: &Plan, outcome: Outcome) -> Story {
         verdicts: outcome.verdicts,
         members: outcome.members,
         troubles: outcome.troubles,
-    }
-}
-
-fn name_of(product: Product) -> &'static str {
-    match product {
-        Product::Meerkat => "meerkat",
-        Product::Etcd => "etcd",
     }
 }
 

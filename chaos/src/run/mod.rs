@@ -5,6 +5,7 @@
 //! cluster, the workloads are ended, and each answers with a verdict for each promise it judged. `command`
 //! is all of that for one line of words.
 
+pub mod arguments;
 pub mod command;
 pub mod conduct;
 pub mod plan;

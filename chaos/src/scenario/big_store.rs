@@ -4,11 +4,13 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use clap::Args;
 use meerkat_proto::pb::etcdserver::{CompactionRequest, RangeRequest};
 
 use super::settle;
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::outcome::describe;
+use crate::run::arguments;
 use crate::workload::unique::{self, Shape};
 use crate::workload::{fill, latency};
 use crate::{Failure, binary};
@@ -21,39 +23,38 @@ const PAGES_COMPARED: usize = 40;
 const MEASURING_CLIENTS: usize = 8;
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// Keys in the store.
+    /// Keys in the store
+    #[arg(long, default_value_t = 1_000_000)]
     pub keys: u64,
-    /// Revisions to supersede and compact.
+    /// Revisions to supersede and compact
+    #[arg(long, default_value_t = 100_000)]
     pub superseded: u64,
     /// Bytes of each value.
+    #[arg(skip = 256_usize)]
     pub value_bytes: usize,
     /// Within which time a killed cluster must serve again.
+    #[arg(skip = Duration::from_secs(3))]
     pub serve_within: Duration,
     /// How far compaction may raise the p99 of a put.
+    #[arg(skip = 2.0)]
     pub p99_ratio_max: f64,
     /// A p99 below this is no pain to anybody, whatever its ratio.
+    #[arg(skip)]
     pub p99_floor: Duration,
     /// How much dearer a page at the end may be than one at the start.
+    #[arg(skip = 1.5)]
     pub page_ratio_max: f64,
 }
 
 impl Plan {
     /// The full size.
     pub fn full(product: Product) -> Self {
-        Self {
-            product,
-            keys: 1_000_000,
-            superseded: 100_000,
-            value_bytes: 256,
-            serve_within: Duration::from_secs(3),
-            p99_ratio_max: 2.0,
-            p99_floor: Duration::ZERO,
-            page_ratio_max: 1.5,
-        }
+        Self { product, ..arguments::full() }
     }
 
     /// What the test suite runs, with its budget: a tenth of the store, and room for the noise of

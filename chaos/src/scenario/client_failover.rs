@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use clap::{Args, ValueEnum};
 use meerkat_client::Client;
 
 use crate::Failure;
@@ -21,6 +22,7 @@ use crate::failover::schedule::{self, Fault, Kind};
 use crate::failover::stage::{READY_WITHIN, Stage};
 use crate::failover::tally::Tally;
 use crate::failover::watcher::{Record, Spec, Watcher};
+use crate::run::arguments::{seconds, some_seed};
 use crate::watch::{Archive, WatchLog, WatchSpec};
 
 use super::settle;
@@ -36,9 +38,10 @@ const HEARD_WITHIN: Duration = Duration::from_secs(60);
 const LISTEN_ON: Duration = Duration::from_millis(500);
 
 /// Whose client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Library {
     /// Ours.
+    #[default]
     Meerkat,
     /// The `etcd-client` crate, its watch as it is.
     #[cfg(feature = "etcd-client")]
@@ -48,23 +51,35 @@ pub enum Library {
     EtcdClientLoop,
 }
 
-/// What to run.
-#[derive(Clone, Debug)]
+/// How to run it.
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// Whose client.
+    /// Client library under test
+    #[arg(long = "client", value_enum, default_value_t)]
     pub library: Library,
-    /// How many faults.
+    /// Faults
+    #[arg(long, default_value_t = 1_000)]
     pub faults: usize,
-    /// Which kinds.
-    pub kinds: Vec<Kind>,
-    /// All faults last this long, instead of what the schedule says.
+    /// Only faults that close nothing, each for so long
+    #[arg(long = "silent-seconds", value_parser = seconds, value_name = "SECONDS")]
     pub lasting: Option<Duration>,
-    /// Decides all that is random.
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
+}
+
+impl Plan {
+    fn kinds(&self) -> &'static [Kind] {
+        if self.lasting.is_some() { &Kind::SILENT } else { &Kind::ALL }
+    }
+
     /// Whether what is lost, repeated or late fails the run, or is only counted.
-    pub strict: bool,
+    fn is_strict(&self) -> bool {
+        self.library == Library::Meerkat
+    }
 }
 
 /// What happened.
@@ -90,7 +105,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
         "client-failover: {:?} on {:?}; again with: meerkat-chaos client-failover --faults {} --seed {}",
         plan.library, plan.product, plan.faults, plan.seed
     );
-    let mut faults = schedule::schedule(plan.seed, plan.faults, &plan.kinds);
+    let mut faults = schedule::schedule(plan.seed, plan.faults, plan.kinds());
     for fault in &mut faults {
         fault.lasts = plan.lasting.unwrap_or(fault.lasts);
     }
@@ -108,7 +123,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
         report.absorb(one);
     }
     println!("{report}");
-    if plan.strict {
+    if plan.is_strict() {
         Failure::from_times("watches resume in time", report.times.over_bound())?;
     }
     Ok(report)
@@ -260,7 +275,7 @@ impl<'a> Round<'a> {
                     behind.iter().map(|one| format!("{} at {}", one.spec().name, one.last())).collect();
                 let what =
                     format!("not at revision {revision} within {LEVEL_WITHIN:?}: {}", names.join(", "));
-                return if self.plan.strict { Err(Failure::broken(what)) } else { Ok(()) };
+                return if self.plan.is_strict() { Err(Failure::broken(what)) } else { Ok(()) };
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -271,7 +286,7 @@ impl<'a> Round<'a> {
         let endpoints = self.stage.endpoints();
         let history = Archive::new(self.began).close(&endpoints, &writes).await?;
         settle::agree(self.stage.cluster(), self.plan.product).await?;
-        let records = gather(self.watchers, &history, self.plan.strict).await?;
+        let records = gather(self.watchers, &history, self.plan.is_strict()).await?;
         let mut report = judge(self.plan, &records, &history)?;
         report.faults = faults;
         report.acknowledged = acks.len();
@@ -315,7 +330,7 @@ fn judge(plan: &Plan, records: &[Record], history: &WatchHistory) -> Result<Repo
     };
     match judged {
         Ok(()) => {}
-        Err(failure) if plan.strict => return Err(failure),
+        Err(failure) if plan.is_strict() => return Err(failure),
         Err(failure) => report.findings.push(failure.to_string()),
     }
     let ended = records.iter().filter_map(|record| Some((&record.log.name, record.ended.as_ref()?)));

@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use clap::Args;
 use meerkat_client::Client;
 
 use crate::Failure;
@@ -17,6 +18,7 @@ use crate::driver::Product;
 use crate::failover::fate::{CREATED, Call, Shape, Told, Writing};
 use crate::failover::schedule::{self, Aim, Kind};
 use crate::failover::stage::{READY_WITHIN, Stage};
+use crate::run::arguments::some_seed;
 use crate::watch::{Archive, ValuePrint};
 
 use super::settle;
@@ -31,14 +33,17 @@ const MAJORITY_LOST_FOR: Duration = Duration::from_secs(2);
 const KINDS: [Kind; 6] =
     [Kind::Kill, Kind::Freeze, Kind::ClientHole, Kind::PeerHole, Kind::Term, Kind::MajorityLoss];
 
-/// What to run.
-#[derive(Clone, Debug)]
+/// How to run it.
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// How many faults, all of them to the leader.
+    /// Faults, all of them to the leader
+    #[arg(long, default_value_t = 300)]
     pub faults: usize,
-    /// Decides all that is random.
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
 }
 

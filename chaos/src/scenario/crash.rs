@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -14,21 +15,26 @@ use super::settle;
 use crate::Failure;
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::outcome::describe;
+use crate::run::arguments::some_seed;
 use crate::workload::unique::{self, Shape};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const MEMBERS: usize = 3;
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// How many processes to kill.
+    /// Processes to kill
+    #[arg(long, default_value_t = 500)]
     pub kills: usize,
-    /// Decides everything random.
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
     /// Flags for every member beyond the quick elections.
+    #[arg(skip)]
     pub flags: Vec<String>,
 }
 

@@ -9,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use clap::Args;
 use meerkat_proto::pb::etcdserver::{PutRequest, RangeRequest};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -20,6 +21,7 @@ use crate::checker::not_worse::{self, Spread, Tolerance};
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
 use crate::outcome::describe;
+use crate::run::arguments::{self, millis, some_seed};
 
 const MEMBERS: usize = 3;
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -30,35 +32,31 @@ const EAGERNESS: Duration = Duration::from_millis(10);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// How to run it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Plan {
-    /// How many leaders to kill on each side.
+    /// Leaders to kill on each side
+    #[arg(long, default_value_t = 100)]
     pub kills: usize,
-    /// Decides everything random.
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
-    /// `--heartbeat-interval` of both.
+    /// `--heartbeat-interval` of both
+    #[arg(long = "heartbeat-ms", value_parser = millis, default_value = "100")]
     pub heartbeat: Duration,
-    /// `--election-timeout` of both.
+    /// `--election-timeout` of both
+    #[arg(long = "election-ms", value_parser = millis, default_value = "1000")]
     pub election: Duration,
-    /// What is still not worse.
-    pub tolerance: Tolerance,
 }
 
 impl Plan {
     /// The long form: enough kills for a p99, with the settings that etcd has by default.
     pub fn full(seed: u64) -> Self {
-        Self {
-            kills: 100,
-            seed,
-            heartbeat: Duration::from_millis(100),
-            election: Duration::from_millis(1_000),
-            tolerance: Tolerance::OF_HUNDREDS,
-        }
+        Self { seed, ..arguments::full() }
     }
 
     /// Few kills, and a wider tolerance with them.
     pub fn short(seed: u64) -> Self {
-        Self { kills: 8, tolerance: Tolerance::OF_A_FEW, ..Self::full(seed) }
+        Self { kills: 8, ..Self::full(seed) }
     }
 }
 
@@ -94,7 +92,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     }
     let report = Report { meerkat: meerkat.finish().await?, etcd: etcd.finish().await? };
     println!("{}", table(plan, &report));
-    let findings = not_worse::check(&report.meerkat, &report.etcd, plan.tolerance);
+    let findings = not_worse::check(&report.meerkat, &report.etcd, Tolerance::of(plan.kills));
     Failure::from_times("writes are possible again as soon as on etcd", findings)?;
     Ok(report)
 }

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use meerkat_proto::pb::etcdserver::CompactionRequest;
 
 use super::settle;
@@ -73,9 +74,10 @@ pub const POINTS: &[Point] = &[
 ];
 
 /// What a point does when it strikes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Strike {
     /// Ends the process as `kill -9` would.
+    #[default]
     Kill,
     /// The step fails with EIO.
     Eio,
@@ -84,6 +86,12 @@ pub enum Strike {
 }
 
 impl Strike {
+    /// The points where it may strike: steps that can fail are those of the log.
+    pub fn points(self) -> Vec<Point> {
+        let suits = |point: &&Point| self == Self::Kill || point.name.starts_with("before_log");
+        POINTS.iter().filter(suits).copied().collect()
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::Failure;
 use crate::driver::compose::ComposeGround;
 use crate::ground::Ground;
+use crate::run::arguments::{seconds, some_seed};
 
 /// At first, members may have been asleep for hours, or be starting.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -24,7 +27,7 @@ const ASK_WITHIN: Duration = Duration::from_millis(700);
 const ASK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What can be done to a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// SIGKILL.
     Kill,
@@ -36,45 +39,33 @@ pub enum Kind {
     Partition,
 }
 
-impl Kind {
-    const NAMES: [(&str, Kind); 4] =
-        [("kill", Kind::Kill), ("stop", Kind::Stop), ("pause", Kind::Pause), ("partition", Kind::Partition)];
-
-    /// Reads a list of names with commas between them.
-    pub fn parse_list(text: &str) -> Result<Vec<Self>, Failure> {
-        text.split(',')
-            .map(|name| {
-                let known = Self::NAMES.iter().find(|(known, _)| *known == name.trim());
-                known.map(|(_, kind)| *kind).ok_or_else(|| {
-                    let known = Self::NAMES.map(|(known, _)| known).join(", ");
-                    Failure::harness(format!("there is no fault {name:?}; there are {known}"))
-                })
-            })
-            .collect()
-    }
-}
-
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(_, kind)| kind == self).map_or("", |(name, _)| name);
-        f.write_str(name)
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", PossibleValue::get_name))
     }
 }
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
-    /// Whose members; without a name, those beside this process.
+    /// Compose project whose members are struck, if not that of this container
+    #[arg(long)]
     pub project: Option<String>,
-    /// How often to strike.
+    /// Faults
+    #[arg(long, default_value_t = 20)]
     pub faults: usize,
     /// The end, however many there were.
+    #[arg(skip)]
     pub lasting: Duration,
-    /// The rest before each.
+    /// Rest before each
+    #[arg(long = "rest-seconds", value_parser = seconds, default_value = "20")]
     pub rest: Duration,
-    /// With what.
+    /// Kinds of faults
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "kill,stop,pause,partition")]
     pub kinds: Vec<Kind>,
-    /// Decides everything random.
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
 }
 
@@ -180,23 +171,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_faults_is_read_and_a_wrong_one_names_the_right_ones() {
-        assert_eq!(Kind::parse_list("kill, pause").expect("a list"), [Kind::Kill, Kind::Pause]);
-        let refused = Kind::parse_list("kill,fire").expect_err("no such fault").to_string();
-        assert!(refused.contains("fire") && refused.contains("partition"), "{refused}");
-        assert!(Kind::parse_list("").is_err());
-    }
-
-    #[test]
     fn a_seed_repeats_its_faults_and_meets_every_kind_and_member() {
-        let kinds = Kind::NAMES.map(|(_, kind)| kind);
+        let kinds = Kind::value_variants();
         let draw_all = |seed| {
             let mut dice = StdRng::seed_from_u64(seed);
-            (0..60).map(|_| draw(&mut dice, &kinds, 3, Some(1))).collect::<Vec<_>>()
+            (0..60).map(|_| draw(&mut dice, kinds, 3, Some(1))).collect::<Vec<_>>()
         };
         assert_eq!(draw_all(5), draw_all(5));
         for kind in kinds {
-            assert!(draw_all(5).iter().any(|fault| fault.kind == kind), "{kind}");
+            assert!(draw_all(5).iter().any(|fault| fault.kind == *kind), "{kind}");
         }
         let led = draw_all(5).iter().filter(|fault| fault.victim == 1).count();
         assert!((20..55).contains(&led), "{led} of 60 met the leader");

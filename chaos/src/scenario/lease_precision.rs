@@ -8,6 +8,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args};
 use meerkat_proto::pb::etcdserver::{DeleteRangeRequest, PutRequest};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -21,6 +23,7 @@ use crate::lease::keeper::PREFIX;
 use crate::lease::{self, Keepers, LeaderWatch, Witnesses};
 use crate::outcome::describe;
 use crate::record::lease::{LeaseHistory, RenewalEnd, Span};
+use crate::run::arguments::{millis, some_seed};
 
 const MEMBERS: usize = 3;
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -32,19 +35,25 @@ const TOLD_WITHIN: Duration = Duration::from_secs(20);
 const ELECTION: Duration = Duration::from_millis(500);
 
 /// How to run it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Plan {
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// How many times a leader is struck.
+    /// Times that a leader is struck
+    #[arg(long, default_value_t = 100)]
     pub faults: usize,
-    /// Whether it is sometimes stopped rather than killed.
+    /// Stop it sometimes rather than kill it
+    #[arg(long, default_value = "1", action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub pauses: bool,
-    /// How many clients hold leases.
+    /// Clients that hold leases
+    #[arg(long, default_value_t = 40)]
     pub keepers: usize,
-    /// How often what is left of TTLs is recorded. Etcd of this age never does.
+    /// Interval in which remaining TTLs are recorded; etcd of this age never does
+    #[arg(long = "checkpoint-ms", value_parser = millis, default_value = "1000")]
     pub checkpoint: Duration,
-    /// Decides everything random.
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
 }
 

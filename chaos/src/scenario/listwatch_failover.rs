@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -16,6 +17,7 @@ use crate::listwatch::informer::{Informer, Spec};
 use crate::listwatch::tier::Tier;
 use crate::listwatch::writers::{self, Writers};
 use crate::listwatch::{self, truth};
+use crate::run::arguments::some_seed;
 use crate::{Failure, binary};
 
 const INFORMERS: usize = 12;
@@ -34,9 +36,13 @@ const WATCH_LASTS: Duration = Duration::from_secs(5);
 const TIER_EVERY: usize = 3;
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
+    /// Members to kill
+    #[arg(long, default_value_t = 200)]
     pub kills: usize,
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
 }
 

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -25,6 +26,7 @@ use crate::nemesis::membership::{Membership, Tally};
 use crate::nemesis::sight;
 use crate::outcome::describe;
 use crate::record::history::History;
+use crate::run::arguments::some_seed;
 use crate::run::settle::differences;
 use crate::workload::unique::{self, Shape};
 
@@ -38,15 +40,19 @@ const DEATHS: u32 = 2;
 const PROGRESS: u64 = 20;
 
 /// How to run it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Plan {
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// How many changes, each of which is undone again.
+    /// Changes, each of which is undone again
+    #[arg(long, default_value_t = 200)]
     pub changes: usize,
     /// No change begins after this time.
+    #[arg(skip)]
     pub lasting: Duration,
-    /// Decides everything random.
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
 }
 

@@ -3,24 +3,31 @@
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
+
 use super::settle;
 use crate::Failure;
 use crate::driver::{Cluster, ClusterSpec, Product};
+use crate::run::arguments::seconds;
 use crate::workload::counter::{self, Counter};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const READERS: usize = 8;
 
 /// How to run it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Plan {
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// How long the leader sleeps.
+    /// Time that the leader sleeps
+    #[arg(long = "seconds", value_parser = seconds, default_value = "10")]
     pub pause: Duration,
-    /// How often.
+    /// Leaders paused, one after the other
+    #[arg(long, default_value_t = 5)]
     pub rounds: usize,
     /// Within which time another member must acknowledge writes.
+    #[arg(skip = Duration::from_secs(2))]
     pub serve_within: Duration,
 }
 

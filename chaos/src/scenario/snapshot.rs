@@ -3,12 +3,15 @@
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
+
 use super::settle;
 use crate::Failure;
 use crate::driver::usage;
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::ground::Usage;
 use crate::outcome::describe;
+use crate::run::arguments::mebibytes;
 use crate::workload::fill;
 use crate::workload::unique::{self, Shape};
 
@@ -17,17 +20,19 @@ const SLEEPER: usize = 2;
 const FILL_CLIENTS: usize = 128;
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// Writes made while the member is down.
+    /// Writes made while the member is down
+    #[arg(long, default_value_t = 200_000)]
     pub writes: u64,
-    /// Bytes of each value.
+    /// Bytes of each value
+    #[arg(long, default_value_t = 256)]
     pub value_bytes: usize,
-    /// Flags that make the log short.
-    pub flags: Vec<String>,
-    /// What each member's memory may peak at.
+    /// What each member's memory may peak at
+    #[arg(long = "rss-max-mib", value_parser = mebibytes, default_value = "512")]
     pub rss_max_bytes: u64,
 }
 
@@ -59,8 +64,11 @@ pub fn short_log_flags() -> Vec<String> {
 
 /// Runs it.
 pub async fn run(plan: &Plan) -> Result<Report, Failure> {
-    let flags: Vec<&str> = plan.flags.iter().map(String::as_str).collect();
-    let spec = ClusterSpec::new(plan.product, 3).with_flags(&flags);
+    let mut spec = ClusterSpec::new(plan.product, 3);
+    spec.flags = match plan.product {
+        Product::Meerkat => short_log_flags(),
+        Product::Etcd => vec!["--snapshot-count=2000".to_owned()],
+    };
     let mut cluster = Cluster::start(&spec).await?;
     let awake: Vec<_> = cluster.endpoints().into_iter().take(SLEEPER).collect();
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -22,6 +23,7 @@ use crate::checker::watch_properties::{self, Demand};
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
 use crate::outcome::Outcome;
+use crate::run::arguments::{seconds, some_seed};
 use crate::watch::fleet::Fleet;
 use crate::watch::{Archive, Kind, WatchLog, writers};
 
@@ -33,15 +35,19 @@ const HEARD_WITHIN: Duration = Duration::from_secs(20);
 const LISTEN_ON: Duration = Duration::from_millis(500);
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
-    /// Whose servers.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// How long members are struck.
+    /// Time that members are struck
+    #[arg(long = "seconds", value_parser = seconds, default_value = "120")]
     pub lasting: Duration,
-    /// Decides everything random.
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
     /// Whether members are struck at all.
+    #[arg(skip = true)]
     pub strikes: bool,
 }
 

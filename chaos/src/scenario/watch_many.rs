@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use clap::Args;
 use meerkat_proto::pb::etcdserver::PutRequest;
 use tokio::task::JoinSet;
 
@@ -17,6 +18,7 @@ use crate::driver::usage::mib;
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
 use crate::outcome::describe;
+use crate::run::arguments;
 use crate::watch::{Recorder, WatchLog, WatchSpec};
 use crate::{Failure, binary};
 
@@ -34,30 +36,29 @@ const QUIET: Duration = Duration::from_millis(500);
 const ASK_WITHIN: Duration = Duration::from_secs(20);
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
-    /// Whose server.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// Streams.
+    /// Streams
+    #[arg(long, default_value_t = 100)]
     pub streams: usize,
-    /// Watchers on each.
+    /// Watchers on each
+    #[arg(long, default_value_t = 1_000)]
     pub watchers_per_stream: usize,
-    /// Puts, each of another key.
+    /// Puts, each of another key
+    #[arg(long, default_value_t = 400)]
     pub puts: usize,
     /// Within which time the slowest of a hundred events must come.
+    #[arg(skip = Duration::from_secs(1))]
     pub event_p99_max: Duration,
 }
 
 impl Plan {
     /// The full size.
     pub fn full(product: Product) -> Self {
-        Self {
-            product,
-            streams: 100,
-            watchers_per_stream: 1_000,
-            puts: 400,
-            event_p99_max: Duration::from_secs(1),
-        }
+        Self { product, ..arguments::full() }
     }
 
     /// What the test suite runs, with its budget.

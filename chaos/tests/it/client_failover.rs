@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use meerkat_chaos::binary::long_forms_wanted;
 use meerkat_chaos::driver::Product;
-use meerkat_chaos::failover::Kind;
 use meerkat_chaos::scenario::client_failover::{Library, Plan, run};
 use meerkat_chaos::scenario::client_moves;
 use meerkat_chaos::scenario::control::with_some_seed;
@@ -13,8 +12,7 @@ use meerkat_chaos::scenario::run_test;
 
 fn plan(product: Product, faults: usize) -> Plan {
     let seed = std::env::var("MEERKAT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let kinds = Kind::ALL.to_vec();
-    Plan { product, library: Library::Meerkat, faults, kinds, lasting: None, seed, strict: true }
+    Plan { product, library: Library::Meerkat, faults, lasting: None, seed }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod writes;
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -14,6 +15,7 @@ use crate::driver::{Cluster, open_files};
 use crate::listwatch::crowd::percentile;
 use crate::listwatch::http::Kept;
 use crate::listwatch::stock::{self, Item, Labels, Row};
+use crate::run::arguments::{self, seconds, some_seed};
 use crate::{Failure, binary, listwatch};
 
 pub use writes::Pair;
@@ -26,32 +28,37 @@ const FILES: u64 = 4_000;
 const COMPARED: usize = 3;
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
+    /// Objects in the store
+    #[arg(long, default_value_t = 300_000)]
     pub objects: usize,
+    /// Lists whose time is taken.
+    #[arg(skip = 200_usize)]
     pub lists: usize,
+    /// The most that half of them may take.
+    #[arg(skip = Duration::from_millis(5))]
     pub list_p50_max: Duration,
-    /// Random selectors at random revisions.
+    /// Random selectors at random revisions
+    #[arg(long, default_value_t = 1_000)]
     pub comparisons: usize,
-    /// Watchers that no write concerns.
+    /// Watchers that no write concerns
+    #[arg(long, default_value_t = 100_000)]
     pub watchers: usize,
+    /// Windows with these, and as many without
+    #[arg(long, default_value_t = 15)]
     pub pairs: usize,
+    /// Length of a window
+    #[arg(long = "seconds", value_parser = seconds, default_value = "5")]
     pub window: Duration,
+    /// Seed of everything random
+    #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
 }
 
 impl Plan {
-    pub fn full(seed: u64) -> Plan {
-        Plan {
-            objects: 300_000,
-            lists: 200,
-            list_p50_max: Duration::from_millis(5),
-            comparisons: 1_000,
-            watchers: 100_000,
-            pairs: 15,
-            window: Duration::from_secs(5),
-            seed,
-        }
+    pub fn full(seed: u64) -> Self {
+        Self { seed, ..arguments::full() }
     }
 
     /// What the test suite runs, with its budget: as many objects and watchers, shorter windows.

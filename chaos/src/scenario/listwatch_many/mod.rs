@@ -5,10 +5,13 @@ mod stalled;
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
+
 use crate::driver::usage::mib;
 use crate::driver::{Cluster, open_files};
 use crate::listwatch::crowd::{Crowd, Scribe, percentile};
 use crate::metrics::Metrics;
+use crate::run::arguments::{self, seconds};
 use crate::{Failure, binary, listwatch};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps?watch=1";
@@ -19,35 +22,37 @@ const QUIET: Duration = Duration::from_millis(500);
 const OTHER_FILES: usize = 500;
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
+    /// Watchers
+    #[arg(long, default_value_t = 10_000)]
     pub watchers: usize,
-    /// Writes at a pace, for their latency.
+    /// Writes at a pace, for their latency
+    #[arg(long = "writes", default_value_t = 60)]
     pub paced: usize,
+    /// Time from one of these to the next.
+    #[arg(skip = Duration::from_millis(400))]
     pub pace: Duration,
     /// Writes without a rest between them, for the throughput.
+    #[arg(skip = 200_usize)]
     pub burst: usize,
     /// The most that one delivery in a hundred may take at that pace.
+    #[arg(skip = Duration::from_secs(1))]
     pub p99_max: Duration,
-    /// Healthy watchers beside one that is stalled.
+    /// Healthy watchers beside one that is stalled
+    #[arg(long, default_value_t = 1_000)]
     pub healthy: usize,
-    /// Windows with the stalled one, and as many without.
+    /// Windows with the stalled one, and as many without
+    #[arg(long, default_value_t = 7)]
     pub pairs: usize,
+    /// Length of a window
+    #[arg(long = "seconds", value_parser = seconds, default_value = "5")]
     pub window: Duration,
 }
 
 impl Plan {
-    pub fn full() -> Plan {
-        Plan {
-            watchers: 10_000,
-            paced: 60,
-            pace: Duration::from_millis(400),
-            burst: 200,
-            p99_max: Duration::from_secs(1),
-            healthy: 1_000,
-            pairs: 7,
-            window: Duration::from_secs(5),
-        }
+    pub fn full() -> Self {
+        arguments::full()
     }
 
     /// What the test suite runs, with its budget: as many watchers, fewer writes and shorter windows,

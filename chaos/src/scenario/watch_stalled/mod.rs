@@ -13,6 +13,7 @@ mod verdict;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use meerkat_proto::pb::etcdserver::CompactionRequest;
 
 use self::clients::Healthy;
@@ -24,6 +25,7 @@ use crate::checker::watch_properties::{Demand, STRICT, check_all};
 use crate::driver::usage::mib;
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::outcome::describe;
+use crate::run::arguments::{self, mebibytes, seconds};
 use crate::watch::{Recorder, Seen, WatchLog};
 use crate::{Failure, binary};
 
@@ -41,46 +43,45 @@ const WAKE_WITHIN: Duration = Duration::from_secs(180);
 const ASK_WITHIN: Duration = Duration::from_secs(10);
 
 /// How to run it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
-    /// Whose server.
+    /// Servers under test
+    #[arg(long, value_enum, default_value_t)]
     pub product: Product,
-    /// Clients that read nothing.
+    /// Clients that read nothing
+    #[arg(long = "clients", default_value_t = 1_000)]
     pub stalled: usize,
-    /// Windows with them, and as many without.
+    /// Windows with them, and as many without
+    #[arg(long, default_value_t = 7)]
     pub pairs: usize,
-    /// Length of a window.
+    /// Length of a window
+    #[arg(long = "seconds", value_parser = seconds, default_value = "10")]
     pub window: Duration,
     /// Bytes written in a second.
+    #[arg(skip = 1_u64 << 20)]
     pub bytes_per_second: u64,
-    /// The ring, as the member is told.
+    /// The ring, as the member is told
+    #[arg(long = "ring-mib", value_parser = mebibytes, default_value = "64")]
     pub ring_bytes: u64,
-    /// All else that watchers hold, as the member is told.
+    /// All else that watchers hold, as the member is told
+    #[arg(long = "memory-mib", value_parser = mebibytes, default_value = "128")]
     pub memory_bytes: u64,
     /// What a connection costs a server before anything is sent on it, and what the store itself
     /// may grow by meanwhile, for each stalled client.
+    #[arg(skip = 96_u64 << 10)]
     pub client_bytes: u64,
     /// How far the clients may raise a p99 where there are too few pairs to know its spread.
+    #[arg(skip = 2.0)]
     pub p99_ratio_max: f64,
     /// A p99 below this is no pain to anybody, whatever its ratio.
+    #[arg(skip)]
     pub p99_floor: Duration,
 }
 
 impl Plan {
     /// The full size.
     pub fn full(product: Product) -> Self {
-        Self {
-            product,
-            stalled: 1_000,
-            pairs: 7,
-            window: Duration::from_secs(10),
-            bytes_per_second: 1 << 20,
-            ring_bytes: 64 << 20,
-            memory_bytes: 128 << 20,
-            client_bytes: 96 << 10,
-            p99_ratio_max: 2.0,
-            p99_floor: Duration::ZERO,
-        }
+        Self { product, ..arguments::full() }
     }
 
     /// What the test suite runs, with its budget: one short pair, and room for the noise of a
