@@ -198,11 +198,11 @@ async fn start(name: &str, words: Words) -> Result<(), Failure> {
         What::Membership(plan) => {
             // What is left is for the judgement.
             let plan = membership::Plan { lasting: deadline.mul_f64(0.8), ..plan };
-            shown(name, deadline, membership::run(&plan)).await
+            over(name, deadline, membership::run(&plan)).await
         }
-        What::Crash(plan) => shown(name, deadline, crash::run(&plan)).await,
+        What::Crash(plan) => over(name, deadline, crash::run(&plan)).await,
         What::Faults { action } => over(name, deadline, fault_points::run(&action.points(), action)).await,
-        What::Pause(plan) => shown(name, deadline, pause::run(&plan)).await,
+        What::Pause(plan) => over(name, deadline, pause::run(&plan)).await,
         What::Snapshot(plan) => over(name, deadline, snapshot::run(&plan)).await,
         What::Bigstore(plan) => shown(name, deadline, big_store::run(&plan)).await,
         What::WatchCrash(plan) => over(name, deadline, watch_crash::run(&plan)).await,

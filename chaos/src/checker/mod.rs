@@ -25,11 +25,26 @@ pub mod watch_history;
 pub mod watch_properties;
 
 use crate::Failure;
+use crate::record::Verdict;
 use crate::record::history::{FinalState, History};
 
 /// All promises that one history and the final state can be judged by.
+pub fn verdicts(history: &History, state: &FinalState) -> [Verdict; 3] {
+    let (acknowledged, refused, _) = history.counts();
+    let verdict = |promise, judged, findings| Verdict::new("unique", promise, judged, findings);
+    let kept = acknowledged::check(history, state);
+    [
+        verdict("no acknowledged write is lost", acknowledged + refused, kept),
+        verdict("revisions are dense", state.stored.len(), revision_dense::check(state)),
+        verdict(
+            "reads and writes are linearizable",
+            history.reads.len() + acknowledged,
+            linearizable::check(history, state),
+        ),
+    ]
+}
+
+/// The same where the first that was broken is enough.
 pub fn check_all(history: &History, state: &FinalState) -> Result<(), Failure> {
-    Failure::from_findings("no acknowledged write is lost", acknowledged::check(history, state))?;
-    Failure::from_findings("revisions are dense", revision_dense::check(state))?;
-    Failure::from_findings("reads and writes are linearizable", linearizable::check(history, state))
+    verdicts(history, state).into_iter().try_for_each(Verdict::held)
 }

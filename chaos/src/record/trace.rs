@@ -185,6 +185,11 @@ impl Trace {
         Self { began, record: Arc::default() }
     }
 
+    /// The start of the run.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
     /// When this is, in its terms.
     pub fn micros(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Failure;
+
 /// What was found about one promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -13,4 +15,16 @@ pub struct Verdict {
     pub judged: u64,
     /// What broke it; empty if it held. The first few name the offending operations.
     pub findings: Vec<String>,
+}
+
+impl Verdict {
+    /// What was found about a promise of this workload.
+    pub fn new(workload: &str, promise: &str, judged: usize, findings: Vec<String>) -> Self {
+        Self { workload: workload.to_owned(), promise: promise.to_owned(), judged: judged as u64, findings }
+    }
+
+    /// Fails if the promise was broken.
+    pub fn held(self) -> Result<(), Failure> {
+        Failure::from_findings(&self.promise, self.findings)
+    }
 }

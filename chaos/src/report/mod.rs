@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 use crate::record::Verdict;
-use crate::record::trace::Record;
+use crate::record::trace::{Fault, Record};
 
 /// All that is known about one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,6 +50,13 @@ pub struct Story {
     /// Where the harness failed: what it was to prove is not proved.
     #[serde(default)]
     pub troubles: Vec<String>,
+}
+
+impl Story {
+    /// Faults of this kind that were made.
+    pub fn faults(&self, kind: &str) -> impl Iterator<Item = &Fault> {
+        self.record.faults.iter().filter(move |fault| fault.made && fault.kind == kind)
+    }
 }
 
 /// Writes the page of a run.

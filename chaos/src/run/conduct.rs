@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::schedule::{Schedule, Strike};
 use super::{sample, settle};
 use crate::Failure;
-use crate::endpoint::{Contact, Roster};
+use crate::endpoint::{Contact, Endpoint, Roster};
 use crate::ground::{self, Change, Ground};
 use crate::nemesis::{Blow, Nemesis, catalogue, sight};
 use crate::record::trace::Record;
@@ -64,7 +64,7 @@ pub async fn run(ground: &mut dyn Ground, plan: &Plan, schedule: Schedule, seed:
         troubles: Vec::new(),
     };
     run.call_the_roll();
-    let version = version(run.ground).await;
+    let version = version(run.roster.all().into_iter().map(|contact| contact.endpoint)).await;
     let lookout = sample::Lookout::start(run.roster.clone(), trace.clone());
     let workloads = run.start_workloads(plan, seed);
     run.by_schedule(plan, schedule).await;
@@ -299,9 +299,10 @@ async fn in_time<T>(step: impl Future<Output = Result<T, Failure>>) -> Result<T,
     }
 }
 
-async fn version(ground: &dyn Ground) -> String {
-    for member in ground::enlisted(ground) {
-        if let Ok(status) = ground.endpoint(member).status(Duration::from_secs(2)).await {
+/// What the first of these members that answers says its version is.
+pub async fn version(endpoints: impl IntoIterator<Item = Endpoint>) -> String {
+    for endpoint in endpoints {
+        if let Ok(status) = endpoint.status(Duration::from_secs(2)).await {
             return status.version;
         }
     }

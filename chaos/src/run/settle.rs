@@ -40,12 +40,8 @@ pub async fn serve_again(ground: &dyn Ground, within: Duration) -> Verdict {
         .iter()
         .zip(results)
         .filter_map(|(member, result)| result.err().map(|why| format!("{why}; {}", ground.tail(*member))));
-    Verdict {
-        workload: "cluster".to_owned(),
-        promise: "every member serves reads and writes again after healing".to_owned(),
-        judged: members.len() as u64,
-        findings: findings.collect(),
-    }
+    let promise = "every member serves reads and writes again after healing";
+    Verdict::new("cluster", promise, members.len(), findings.collect())
 }
 
 async fn serves(name: String, endpoint: Endpoint, within: Duration) -> Result<(), String> {
@@ -74,18 +70,22 @@ pub async fn agree(ground: &dyn Ground) -> Result<Verdict, Failure> {
         .into_iter()
         .map(|member| (ground.name(member), ground.endpoint(member)))
         .collect();
-    let judged = members.len() as u64;
-    let findings = match differences(&members, ground.product()).await {
+    agreement(&members, ground.product()).await
+}
+
+/// The same of any members; one that cannot be asked has broken the promise.
+pub async fn agreement(members: &[(String, Endpoint)], product: Product) -> Result<Verdict, Failure> {
+    let findings = match differences(members, product).await {
         Ok(findings) => findings,
         Err(Failure::Broken(why)) => vec![why],
         Err(other) => return Err(other),
     };
-    let promise = "members that stopped at one place hold the same bytes".to_owned();
-    Ok(Verdict { workload: "cluster".to_owned(), promise, judged, findings })
+    let promise = "members that stopped at one place hold the same bytes";
+    Ok(Verdict::new("cluster", promise, members.len(), findings))
 }
 
 /// In what these members differ once they are at one log index, or time is up.
-pub async fn differences(members: &[(String, Endpoint)], product: Product) -> Result<Vec<String>, Failure> {
+async fn differences(members: &[(String, Endpoint)], product: Product) -> Result<Vec<String>, Failure> {
     let deadline = Instant::now() + SETTLE_WITHIN;
     loop {
         let views = match views(members, product).await {

@@ -8,8 +8,10 @@ use clap::Args;
 use meerkat_proto::pb::etcdserver::{CompactionRequest, RangeRequest};
 
 use super::settle;
+use super::stage::first_revision;
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::outcome::describe;
+use crate::record::Trace;
 use crate::run::arguments;
 use crate::workload::unique::{self, Shape};
 use crate::workload::{fill, latency};
@@ -183,12 +185,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 /// Kills every member at once in the middle of writes; returns how long until all serve.
 async fn kill_all_under_load(cluster: &mut Cluster, plan: &Plan) -> Result<Duration, Failure> {
-    let started_at = cluster.members()[0]
-        .endpoint()
-        .linearizable_probe(READY_WITHIN)
-        .await
-        .map_err(|status| Failure::broken(describe(&status)))?;
-    let load = unique::start(&cluster.endpoints(), Shape::default(), 1, Instant::now());
+    let started_at = first_revision(cluster.members()[0].endpoint()).await?;
+    let load = unique::start(&cluster.endpoints(), Shape::default(), 1, &Trace::new(Instant::now()));
     load.wait_for_more(2_000, READY_WITHIN).await?;
     for index in 0..cluster.members().len() {
         cluster.member(index).kill()?;
@@ -206,10 +204,7 @@ async fn kill_all_under_load(cluster: &mut Cluster, plan: &Plan) -> Result<Durat
 async fn compact_under_load(cluster: &Cluster, plan: &Plan) -> Result<(Duration, Duration), Failure> {
     let endpoints = cluster.endpoints();
     fill::write_singly(&endpoints, 0..plan.superseded, plan.value_bytes, 64).await?;
-    let revision = endpoints[0]
-        .linearizable_probe(READY_WITHIN)
-        .await
-        .map_err(|status| Failure::broken(describe(&status)))?;
+    let revision = first_revision(&endpoints[0]).await?;
 
     let before = latency::start(&endpoints, MEASURING_CLIENTS, plan.value_bytes);
     tokio::time::sleep(Duration::from_secs(5)).await;

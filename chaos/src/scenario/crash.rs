@@ -4,19 +4,21 @@
 //! now and then two, so that the cluster stops, and now and then all three, so that it has only
 //! what it synced.
 
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
-use super::settle;
+use super::account::Account;
+use super::stage::Stage;
 use crate::Failure;
-use crate::driver::{Cluster, ClusterSpec, Product};
-use crate::outcome::describe;
+use crate::driver::{ClusterSpec, Product};
+use crate::report::Story;
 use crate::run::arguments::some_seed;
-use crate::workload::unique::{self, Shape};
+use crate::workload::unique::Shape;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const MEMBERS: usize = 3;
@@ -33,66 +35,36 @@ pub struct Plan {
     /// Seed of everything random
     #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
+    /// File of the report; the record goes beside it
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
     /// Flags for every member beyond the quick elections.
     #[arg(skip)]
     pub flags: Vec<String>,
 }
 
-/// What happened.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// Processes killed, and how many of them led.
-    pub kills: usize,
-    /// Of those, leaders.
-    pub leaders_killed: usize,
-    /// Writes acknowledged, refused, unknown.
-    pub writes: (usize, usize, usize),
-    /// Linearizable reads answered.
-    pub reads: usize,
-}
-
 /// Runs it.
-pub async fn run(plan: &Plan) -> Result<Report, Failure> {
-    println!(
-        "crash: seed {}; again with: meerkat-chaos crash --kills {} --seed {}",
-        plan.seed, plan.kills, plan.seed
-    );
+pub async fn run(plan: &Plan) -> Result<Story, Failure> {
+    let replay =
+        format!("meerkat-chaos crash --kills {} --seed {} --product {}", plan.kills, plan.seed, plan.product);
+    let account = Account::open("crash", plan.product, plan.seed, replay).reporting(plan.report.clone());
     let flags: Vec<&str> = plan.flags.iter().map(String::as_str).collect();
     let spec = ClusterSpec::new(plan.product, MEMBERS).with_quick_elections().with_flags(&flags);
-    let mut cluster = Cluster::start(&spec).await?;
-    let started_at = cluster.members()[0]
-        .endpoint()
-        .linearizable_probe(READY_WITHIN)
-        .await
-        .map_err(|status| Failure::broken(describe(&status)))?;
-
-    let began = Instant::now();
-    let load = unique::start(&cluster.endpoints(), Shape::default(), 1, began);
+    let mut stage = Stage::set(&spec, Shape::default(), account).await?;
     let mut random = StdRng::seed_from_u64(plan.seed);
     let mut kills = 0;
-    let mut leaders_killed = 0;
     while kills < plan.kills {
-        let victims = choose(&mut random, &cluster).await?;
-        leaders_killed += usize::from(victims.led);
-        kills += victims.members.len();
-        strike(&mut cluster, &victims, &mut random).await?;
+        let leader = stage.cluster.leader(READY_WITHIN).await?;
+        let victims = choose(&mut random, leader);
+        kills += victims.len();
+        strike(&mut stage, leader, victims, &mut random).await?;
         // Progress between blows, or the run would test a cluster that never serves.
-        load.wait_for_more(20, READY_WITHIN).await?;
+        stage.load.wait_for_more(20, READY_WITHIN).await?;
     }
-    let history = load.finish().await?;
-    cluster.revive(READY_WITHIN).await?;
-    settle::judge(&cluster, plan.product, &history, started_at).await?;
-    cluster.finish()?;
-    Ok(Report { kills, leaders_killed, writes: history.counts(), reads: history.reads.len() })
+    stage.judge().await
 }
 
-struct Victims {
-    members: Vec<usize>,
-    led: bool,
-}
-
-async fn choose(random: &mut StdRng, cluster: &Cluster) -> Result<Victims, Failure> {
-    let leader = cluster.leader(READY_WITHIN).await?;
+fn choose(random: &mut StdRng, leader: usize) -> Vec<usize> {
     let count = match random.random_range(0..10) {
         0 => MEMBERS,
         1 | 2 => 2,
@@ -106,13 +78,19 @@ async fn choose(random: &mut StdRng, cluster: &Cluster) -> Result<Victims, Failu
         members.swap(0, at);
     }
     members.truncate(count);
-    Ok(Victims { led: members.contains(&leader), members })
+    members
 }
 
 /// Kills the victims as nearly at once as signals go, rests, and brings them back.
-async fn strike(cluster: &mut Cluster, victims: &Victims, random: &mut StdRng) -> Result<(), Failure> {
+async fn strike(
+    stage: &mut Stage,
+    leader: usize,
+    victims: Vec<usize>,
+    random: &mut StdRng,
+) -> Result<(), Failure> {
+    let cluster = &mut stage.cluster;
     tokio::time::sleep(Duration::from_millis(random.random_range(0..200))).await;
-    for victim in &victims.members {
+    for victim in &victims {
         if !cluster.member(*victim).is_running()? {
             return Err(Failure::broken(format!(
                 "{} ended without being killed: {}",
@@ -122,6 +100,10 @@ async fn strike(cluster: &mut Cluster, victims: &Victims, random: &mut StdRng) -
         }
         cluster.member(*victim).kill()?;
     }
+    let led = if victims.contains(&leader) { " (leader)" } else { "" };
+    let fault = stage.account.struck("kill", format!("{} killed{led}", victims.len()), victims);
     tokio::time::sleep(Duration::from_millis(random.random_range(0..400))).await;
-    cluster.revive(READY_WITHIN).await
+    cluster.revive(READY_WITHIN).await?;
+    stage.account.trace.healed(fault);
+    Ok(())
 }

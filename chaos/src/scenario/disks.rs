@@ -9,47 +9,37 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::settle;
+use super::account::Account;
 use super::snapshot::short_log_flags;
+use super::stage::{READY_WITHIN, Stage};
 use crate::Failure;
 use crate::driver::growth::Role;
 use crate::driver::interpose::{Control, Knob};
 use crate::driver::power_loss::{self, Loss, Lost};
 use crate::driver::small_disk::{self, SmallDisk};
-use crate::driver::{Cluster, ClusterSpec, Product};
-use crate::outcome::describe;
-use crate::workload::unique::{self, Running, Shape};
+use crate::driver::{ClusterSpec, Product};
+use crate::report::Story;
+use crate::workload::unique::Shape;
 
 const MEMBERS: usize = 3;
 const VICTIM: usize = 1;
-const READY_WITHIN: Duration = Duration::from_secs(30);
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 const SPARE_BYTES: u64 = 16 << 20;
 
-/// A cluster under load.
-struct Stage {
-    cluster: Cluster,
-    load: Running,
-    started_at: i64,
+/// Short logs and frequent flushes: every kind of file is written all the time.
+async fn set(seed: u64) -> Result<Stage, Failure> {
+    set_with(&short_log_flags(), seed).await
+}
+
+async fn set_with(flags: &[String], seed: u64) -> Result<Stage, Failure> {
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let spec = ClusterSpec::new(Product::Meerkat, MEMBERS).with_quick_elections().with_flags(&flags);
+    let shape = Shape { rest: Duration::ZERO, padding: 512, ..Shape::default() };
+    let replay = format!("MEERKAT_SEED={seed} scripts/test disks");
+    Stage::set(&spec, shape, Account::open("disks", Product::Meerkat, seed, replay)).await
 }
 
 impl Stage {
-    /// Short logs and frequent flushes: every kind of file is written all the time.
-    async fn set() -> Result<Self, Failure> {
-        Self::set_with(&short_log_flags()).await
-    }
-
-    async fn set_with(flags: &[String]) -> Result<Self, Failure> {
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let spec = ClusterSpec::new(Product::Meerkat, MEMBERS).with_quick_elections().with_flags(&flags);
-        let cluster = Cluster::start(&spec).await?;
-        let revision = cluster.members()[0].endpoint().linearizable_probe(READY_WITHIN).await;
-        let started_at = revision.map_err(|status| Failure::broken(describe(&status)))?;
-        let shape = Shape { rest: Duration::ZERO, padding: 512, ..Shape::default() };
-        let load = unique::start(&cluster.endpoints(), shape, 1, Instant::now());
-        Ok(Self { cluster, load, started_at })
-    }
-
     fn data_dir(&self, member: usize) -> PathBuf {
         self.cluster.members()[member].data_dir().to_owned()
     }
@@ -96,27 +86,12 @@ impl Stage {
     fn printed(&self) -> Result<usize, Failure> {
         Ok(self.cluster.members()[VICTIM].printed()?.len())
     }
-
-    /// Everybody is back, the load goes on, and then all is judged.
-    async fn judge(mut self) -> Result<(), Failure> {
-        judge(&mut self.cluster, self.load, self.started_at).await?;
-        self.cluster.finish()
-    }
-}
-
-async fn judge(cluster: &mut Cluster, load: Running, started_at: i64) -> Result<(), Failure> {
-    cluster.revive(READY_WITHIN).await?;
-    load.wait_for_more(50, READY_WITHIN).await?;
-    let history = load.finish().await?;
-    settle::judge(cluster, Product::Meerkat, &history, started_at).await?;
-    println!("  writes (acknowledged, refused, unknown): {:?}", history.counts());
-    Ok(())
 }
 
 /// A disk fills up, and is freed after the member has stopped.
-pub async fn full() -> Result<(), Failure> {
+pub async fn full() -> Result<Story, Failure> {
     small_disk::available().map_err(Failure::Missing)?;
-    let mut stage = Stage::set().await?;
+    let mut stage = set(0).await?;
     stage.load.wait_for_more(200, READY_WITHIN).await?;
     stage.cluster.member(VICTIM).kill()?;
     let disk = SmallDisk::under(&stage.data_dir(VICTIM), SPARE_BYTES)?;
@@ -124,9 +99,11 @@ pub async fn full() -> Result<(), Failure> {
     stage.ready().await?;
     let printed = stage.printed()?;
     println!("  filled the last {} bytes", disk.fill()?);
+    let fault = stage.account.struck("full-disk", "filled under one member", vec![VICTIM]);
     stage.stops_loudly(printed, "No space left on device").await?;
     stage.load.wait_for_more(50, READY_WITHIN).await.map_err(|why| why.during("while one is down"))?;
     disk.free()?;
+    stage.account.trace.healed(fault);
     stage.cluster.revive(READY_WITHIN).await?;
     stage.load.wait_for_more(50, READY_WITHIN).await?;
     // Off the small disk again before it is judged, so that nothing of the run stays mounted.
@@ -136,8 +113,8 @@ pub async fn full() -> Result<(), Failure> {
 }
 
 /// A sync fails once and for all; the disk is replaced by one that works, with the same bytes.
-pub async fn failing_sync() -> Result<(), Failure> {
-    let mut stage = Stage::set().await?;
+pub async fn failing_sync() -> Result<Story, Failure> {
+    let mut stage = set(0).await?;
     let control = stage.restart_gripped(VICTIM, &[])?;
     stage.ready().await?;
     stage.load.wait_for_more(100, READY_WITHIN).await?;
@@ -146,6 +123,7 @@ pub async fn failing_sync() -> Result<(), Failure> {
     }
     let printed = stage.printed()?;
     control.set(Knob::SyncError, libc::EIO.into())?;
+    stage.account.struck("failing-sync", "a sync of one member fails", vec![VICTIM]);
     stage.stops_loudly(printed, "Input/output error").await?;
     stage.load.wait_for_more(50, READY_WITHIN).await.map_err(|why| why.during("while one is down"))?;
     stage.judge().await
@@ -153,14 +131,14 @@ pub async fn failing_sync() -> Result<(), Failure> {
 
 /// All members lose power at once, several times, and with it what they had not synced.
 pub async fn power_cuts(loss: Loss, rounds: usize, seed: u64) -> Result<Lost, Failure> {
-    println!("  seed {seed}");
     let dice = &mut StdRng::seed_from_u64(seed);
-    let mut stage = Stage::set().await?;
+    let mut stage = set(seed).await?;
     let mut lost = Lost::default();
     for _ in 0..rounds {
         let once = power_cut(&mut stage, loss, &[], dice).await?;
+        let fault = stage.account.struck("power-cut", format!("all: {once:?}"), (0..MEMBERS).collect());
         stage.cluster.revive(READY_WITHIN).await?;
-        println!("  {once:?}");
+        stage.account.trace.healed(fault);
         lost = Lost { files: lost.files + once.files, bytes: lost.bytes + once.bytes };
     }
     stage.judge().await?;
@@ -173,12 +151,12 @@ pub async fn power_cut_on_lying_disks(seed: u64) -> Result<String, Failure> {
     let dice = &mut StdRng::seed_from_u64(seed);
     // One long segment and no flush: members start again, and simply know less.
     let flags = ["--meerkat-flush-interval-ms=60000", "--meerkat-log-segment-bytes=8388608"];
-    let mut stage = Stage::set_with(&flags.map(str::to_owned)).await?;
+    let mut stage = set_with(&flags.map(str::to_owned), seed).await?;
     power_cut(&mut stage, Loss::All, &[(Knob::SyncLies, 1)], dice).await?;
-    match judge(&mut stage.cluster, stage.load, stage.started_at).await {
-        Err(Failure::Broken(why)) => stage.cluster.finish().map(|()| why),
-        Err(other) => Err(other),
-        Ok(()) => Err(Failure::harness("acknowledged writes must be gone, and nobody has noticed")),
+    match stage.judged().await {
+        (cluster, Err(Failure::Broken(why))) => cluster.finish().map(|()| why),
+        (_, Err(other)) => Err(other),
+        (_, Ok(_)) => Err(Failure::harness("acknowledged writes must be gone, and nobody has noticed")),
     }
 }
 
@@ -222,15 +200,15 @@ pub enum Repair {
 
 /// Bytes in the middle of the log, long synced, go bad while the member is down: it must refuse to
 /// start, and after the repair there are as many members as before.
-pub async fn damaged_middle(repair: Repair, seed: u64) -> Result<(), Failure> {
+pub async fn damaged_middle(repair: Repair, seed: u64) -> Result<Story, Failure> {
     let dice = &mut StdRng::seed_from_u64(seed);
-    let mut stage = Stage::set().await?;
+    let mut stage = set(seed).await?;
     stage.load.wait_for_more(500, READY_WITHIN).await?;
     stage.cluster.member(VICTIM).kill()?;
     let dir = stage.data_dir(VICTIM);
     let copy = stage.cluster.dir().join("copy");
     copy_dir(&dir, &copy)?;
-    println!("  damaged {}", damage(&dir, dice)?);
+    stage.account.struck("damaged-log", damage(&dir, dice)?, vec![VICTIM]);
     let printed = stage.printed()?;
     stage.cluster.member(VICTIM).start()?;
     stage.stops_loudly(printed, "cannot be used").await?;

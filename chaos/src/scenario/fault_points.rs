@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use meerkat_proto::pb::etcdserver::CompactionRequest;
 
-use super::settle;
+use super::account::Account;
 use super::snapshot::short_log_flags;
+use super::stage::{READY_WITHIN, Stage};
 use crate::Failure;
 use crate::driver::{Cluster, ClusterSpec, Product};
-use crate::outcome::describe;
-use crate::workload::unique::{self, Running, Shape};
+use crate::report::Story;
+use crate::workload::unique::{Running, Shape};
 
-const READY_WITHIN: Duration = Duration::from_secs(30);
 const STRUCK_WITHIN: Duration = Duration::from_secs(30);
 const VICTIM: usize = 1;
 /// Writes after which the others have surely purged what a sleeper lacks.
@@ -111,31 +111,25 @@ impl Strike {
 }
 
 /// Walks the given points on one cluster, one after the other, under continuous load.
-pub async fn run(points: &[Point], strike: Strike) -> Result<(), Failure> {
-    let product = Product::Meerkat;
+pub async fn run(points: &[Point], strike: Strike) -> Result<Story, Failure> {
+    let replay = format!("meerkat-chaos faults --action {}", strike.name());
+    let account = Account::open("faults", Product::Meerkat, 0, replay);
     let flags = short_log_flags();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let spec = ClusterSpec::new(product, 3).with_quick_elections().with_flags(&flags);
-    let mut cluster = Cluster::start(&spec).await?;
-    let started_at = cluster.members()[0]
-        .endpoint()
-        .linearizable_probe(READY_WITHIN)
-        .await
-        .map_err(|status| Failure::broken(describe(&status)))?;
+    let spec = ClusterSpec::new(Product::Meerkat, 3).with_quick_elections().with_flags(&flags);
     let shape = Shape { rest: Duration::ZERO, padding: 512, ..Shape::default() };
-    let load = unique::start(&cluster.endpoints(), shape, 1, Instant::now());
+    let mut stage = Stage::set(&spec, shape, account).await?;
     for point in points {
         let began = Instant::now();
-        walk(&mut cluster, &load, point, strike)
+        let what = format!("{}={}", point.name, strike.name());
+        let fault = stage.account.struck("fault-point", &what, vec![VICTIM]);
+        walk(&mut stage.cluster, &stage.load, point, strike)
             .await
-            .map_err(|failure| failure.during(&format!("{}={}", point.name, strike.name())))?;
-        println!("  {}={}: struck and recovered in {:?}", point.name, strike.name(), began.elapsed());
+            .map_err(|failure| failure.during(&what))?;
+        stage.account.trace.healed(fault);
+        println!("  {what}: struck and recovered in {:?}", began.elapsed());
     }
-    let history = load.finish().await?;
-    cluster.revive(READY_WITHIN).await?;
-    settle::judge(&cluster, product, &history, started_at).await?;
-    println!("  writes (acknowledged, refused, unknown): {:?}", history.counts());
-    cluster.finish()
+    stage.judge().await
 }
 
 async fn walk(cluster: &mut Cluster, load: &Running, point: &Point, strike: Strike) -> Result<(), Failure> {

@@ -6,11 +6,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::settle;
+use super::account::{Account, members_of};
+use super::stage::first_revision;
 use crate::Failure;
 use crate::driver::{Cluster, ClusterSpec, Product, Role};
-use crate::outcome::describe;
 use crate::record::history::History;
+use crate::report::Story;
 use crate::workload::unique::{self, Running, Shape};
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -28,60 +29,31 @@ pub struct Plan {
     pub kills: bool,
 }
 
-/// What happened.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// Members that joined and left.
-    pub changes: usize,
-    /// Leaders that were killed.
-    pub kills: usize,
-    /// Writes acknowledged, refused, unknown.
-    pub writes: (usize, usize, usize),
-    /// Linearizable reads answered.
-    pub reads: usize,
-    /// How long each change took until it was made and the member served, or was gone.
-    pub times: Vec<Duration>,
-}
-
 struct Run {
     cluster: Cluster,
     plan: Plan,
-    began: Instant,
+    account: Account,
     history: History,
     writers: u32,
-    kills: usize,
-    times: Vec<Duration>,
 }
 
 /// Runs it.
-pub async fn run(plan: &Plan) -> Result<Report, Failure> {
+pub async fn run(plan: &Plan) -> Result<Story, Failure> {
+    let account = Account::open("growth", plan.product, 0, "scripts/test membership".to_owned());
     let spec = ClusterSpec::new(plan.product, 1).with_quick_elections();
     let cluster = Cluster::start(&spec).await?;
-    let started_at = cluster.members()[0].endpoint().linearizable_probe(READY_WITHIN).await;
-    let started_at = started_at.map_err(|status| Failure::broken(describe(&status)))?;
-    let mut run = Run {
-        cluster,
-        plan: plan.clone(),
-        began: Instant::now(),
-        history: History::default(),
-        writers: 1,
-        kills: 0,
-        times: Vec::new(),
-    };
+    let started_at = first_revision(cluster.members()[0].endpoint()).await?;
+    let mut run = Run { cluster, plan: plan.clone(), account, history: History::default(), writers: 1 };
     for size in [3, 5] {
         run.grow_to(size).await?;
     }
     run.shrink_to(3).await?;
     run.cluster.revive(READY_WITHIN).await?;
-    settle::judge(&run.cluster, plan.product, &run.history, started_at).await?;
+    let members = members_of(&run.cluster);
+    run.account.judge(&members, &run.history, started_at).await?;
+    let story = run.account.close(members).await?;
     run.cluster.finish()?;
-    Ok(Report {
-        changes: run.times.len(),
-        kills: run.kills,
-        writes: run.history.counts(),
-        reads: run.history.reads.len(),
-        times: run.times,
-    })
+    Ok(story)
 }
 
 impl Run {
@@ -117,8 +89,11 @@ impl Run {
 
     /// The load goes on at the members of now, which the next one of it knows.
     async fn after_a_step(&mut self, began: Instant, load: Running) -> Result<Running, Failure> {
-        self.times.push(began.elapsed());
-        println!("{} members after {:.1} s", self.cluster.members().len(), began.elapsed().as_secs_f64());
+        let what =
+            format!("{} members after {:.1} s", self.cluster.members().len(), began.elapsed().as_secs_f64());
+        println!("{what}");
+        let change = self.account.struck("membership", what, Vec::new());
+        self.account.trace.healed(change);
         load.wait_for_more(WRITES_BETWEEN, CHANGE_WITHIN).await?;
         let next = self.load();
         self.absorb(load).await?;
@@ -126,9 +101,10 @@ impl Run {
         if self.plan.kills && 2 < self.cluster.members().len() {
             let leader = self.cluster.leader(READY_WITHIN).await?;
             self.cluster.member(leader).kill()?;
-            self.kills += 1;
+            let fault = self.account.struck("kill", "1 killed (leader)", vec![leader]);
             next.wait_for_more(WRITES_BETWEEN, CHANGE_WITHIN).await?;
             self.cluster.revive(READY_WITHIN).await?;
+            self.account.trace.healed(fault);
         }
         Ok(next)
     }
@@ -136,7 +112,7 @@ impl Run {
     /// Load on the members of now; others take over where one is gone.
     fn load(&mut self) -> Running {
         let shape = Shape::default();
-        let load = unique::start(&self.cluster.endpoints(), shape, self.writers, self.began);
+        let load = unique::start(&self.cluster.endpoints(), shape, self.writers, &self.account.trace);
         self.writers += shape.writers;
         load
     }

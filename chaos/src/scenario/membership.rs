@@ -6,6 +6,7 @@
 //! missing on any member, no term may have had two leaders, and all members hold the same.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -14,8 +15,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::sync::Arc;
 
+use super::account::{Account, Members};
+use super::stage::first_revision;
 use crate::Failure;
-use crate::checker;
 use crate::checker::one_leader::{self, Claim};
 use crate::driver::local::LocalGround;
 use crate::driver::{ClusterSpec, Product};
@@ -24,10 +26,9 @@ use crate::ground::{self, Ground};
 use crate::nemesis::Nemesis;
 use crate::nemesis::membership::{Membership, Tally};
 use crate::nemesis::sight;
-use crate::outcome::describe;
-use crate::record::history::History;
+use crate::record::Verdict;
+use crate::report::Story;
 use crate::run::arguments::some_seed;
-use crate::run::settle::differences;
 use crate::workload::unique::{self, Shape};
 
 const MEMBERS: usize = 3;
@@ -40,7 +41,7 @@ const DEATHS: u32 = 2;
 const PROGRESS: u64 = 20;
 
 /// How to run it.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Plan {
     /// Servers under test
     #[arg(long, value_enum, default_value_t)]
@@ -54,39 +55,37 @@ pub struct Plan {
     /// Seed of everything random
     #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
+    /// File of the report; the record goes beside it
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
 }
 
 /// What happened.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Changes, undone again.
-    pub changes: usize,
     /// Requests that did something, requests that did not, and deaths.
     pub tally: Tally,
-    /// Members that ever were.
-    pub members: usize,
-    /// Terms in which somebody was seen leading.
-    pub terms: usize,
-    /// Writes acknowledged, refused, unknown.
-    pub writes: (usize, usize, usize),
+    /// All else.
+    pub story: Story,
 }
 
 /// Runs it.
 pub async fn run(plan: &Plan) -> Result<Report, Failure> {
-    println!(
-        "membership: seed {}; again with: meerkat-chaos membership --changes {} --seed {}",
-        plan.seed, plan.changes, plan.seed
+    let replay = format!(
+        "meerkat-chaos membership --changes {} --seed {} --product {}",
+        plan.changes, plan.seed, plan.product
     );
+    let account = Account::open("membership", plan.product, plan.seed, replay);
+    let mut account = account.reporting(plan.report.clone());
     let spec = ClusterSpec::new(plan.product, MEMBERS).with_quick_elections();
     let mut ground = LocalGround::start(&spec, plan.seed).await?;
     let roster = Roster::default();
     let contact = |member: usize| Contact { member, endpoint: ground.endpoint(member) };
     roster.set((0..MEMBERS).map(contact).collect());
-    let started_at = ground.endpoint(0).linearizable_probe(READY_WITHIN).await;
-    let started_at = started_at.map_err(|status| Failure::broken(describe(&status)))?;
-
+    account.look(&roster);
+    let started_at = first_revision(&ground.endpoint(0)).await?;
     let began = Instant::now();
-    let load = unique::start_on(&roster, Shape::default(), 1, began);
+    let load = unique::start_on(&roster, Shape::default(), 1, &account.trace);
     let witness = Witness::start(roster.clone());
     let mut nemesis = Membership::with_deaths(DEATHS, roster);
     let mut dice = StdRng::seed_from_u64(plan.seed);
@@ -94,7 +93,10 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     while changes < plan.changes && began.elapsed() < plan.lasting {
         let blow = nemesis.strike(&mut ground, &mut dice).await?;
         println!("  {:>6.1} s  {}", began.elapsed().as_secs_f64(), blow.what);
+        let fault = account.trace.struck("membership");
+        account.trace.tell(fault, &blow);
         nemesis.heal(&mut ground).await?;
+        account.trace.healed(fault);
         load.wait_for_more(PROGRESS, READY_WITHIN)
             .await
             .map_err(|failure| failure.during(&format!("after change {changes} ({})", blow.what)))?;
@@ -102,39 +104,38 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     }
     let history = load.finish().await?;
     let claims = witness.end();
-    let terms = claims.iter().map(|claim| claim.term).collect::<BTreeSet<_>>().len();
     // etcd's status has the term of what was applied last, in which another may have led.
     if plan.product == Product::Meerkat {
-        Failure::from_findings("no term has two leaders", one_leader::check(claims))?;
+        let seen = claims.len();
+        account.verdicts([Verdict::new(
+            "cluster",
+            "no term has two leaders",
+            seen,
+            one_leader::check(claims),
+        )]);
     }
-    judge(&mut ground, plan.product, &history, started_at).await?;
-    let members = ground.members();
+    let members = standing(&mut ground).await?;
+    account.judge(&members, &history, started_at).await?;
+    println!("membership: {:?}", nemesis.tally);
+    let story = account.close(members).await?;
     Box::new(ground).finish().await?;
-    Ok(Report { changes, tally: nemesis.tally, members, terms, writes: history.counts() })
+    Ok(Report { tally: nemesis.tally, story })
 }
 
-/// Everything the clients did, against what each member holds, and the members against each other.
-async fn judge(
-    ground: &mut LocalGround,
-    product: Product,
-    history: &History,
-    started_at: i64,
-) -> Result<(), Failure> {
-    let mut members: Vec<(String, Endpoint)> = Vec::new();
+/// The members that are left: as many as there were, and all of them serve.
+async fn standing(ground: &mut LocalGround) -> Result<Members, Failure> {
+    let mut members = Members::new();
     for member in ground::enlisted(ground) {
         let name = ground.name(member);
         if !sight::serves(ground, member, READY_WITHIN).await? {
             return Err(Failure::broken(format!("{name} does not serve: {}", ground.tail(member))));
         }
-        let state = unique::final_state(&ground.endpoint(member), started_at).await?;
-        checker::check_all(history, &state)
-            .map_err(|failure| failure.during(&format!("as {name} has it")))?;
         members.push((name, ground.endpoint(member)));
     }
     if members.len() != MEMBERS {
         return Err(Failure::broken(format!("{} members are left of {MEMBERS}", members.len())));
     }
-    Failure::from_findings("members agree", differences(&members, product).await?)
+    Ok(members)
 }
 
 /// Asks everybody all the time whether it leads.

@@ -1,8 +1,10 @@
 //! Whole runs, written once: the tests run them at suite size, the command at any size.
 //!
-//! A scenario starts its own cluster, returns what it measured, and fails by returning why. Each
-//! has a hard deadline, so that nothing hangs.
+//! A scenario starts its own cluster, tells its `account`, and fails by returning why: an account ends in
+//! the story, the verdicts and the judgement of a composed run. `stage` is a cluster under the load that
+//! most of them share. Each has a hard deadline, so that nothing hangs.
 
+pub mod account;
 pub mod big_store;
 pub mod client_failover;
 pub mod client_fate;
@@ -25,6 +27,7 @@ pub mod partition;
 pub mod pause;
 pub mod settle;
 pub mod snapshot;
+pub mod stage;
 pub mod watch_crash;
 pub mod watch_many;
 pub mod watch_stalled;

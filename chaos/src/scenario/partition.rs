@@ -4,12 +4,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::settle;
+use super::account::{Account, members_of};
+use super::stage::first_revision;
 use crate::Failure;
 use crate::driver::netns::NetnsGround;
 use crate::driver::{ClusterSpec, Product};
 use crate::ground::{Ground, Link};
-use crate::outcome::describe;
+use crate::record::Verdict;
+use crate::report::Story;
 use crate::workload::unique::{self, Shape};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -39,27 +41,15 @@ pub struct Plan {
     pub lasting: Duration,
 }
 
-/// What happened.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// How long until the others acknowledged `WRITES` more, for each cut.
-    pub served_within: Vec<Duration>,
-    /// Writes acknowledged, refused, unknown.
-    pub writes: (usize, usize, usize),
-    /// Linearizable reads answered.
-    pub reads: usize,
-}
-
 /// Runs it.
-pub async fn run(plan: &Plan) -> Result<Report, Failure> {
+pub async fn run(plan: &Plan) -> Result<Story, Failure> {
+    let mut account = Account::open("partition", plan.product, 0, "scripts/test netns".to_owned());
     let spec = ClusterSpec::new(plan.product, MEMBERS).with_quick_elections();
     let mut ground = NetnsGround::start(&spec).await?;
-    let began = Instant::now();
     let endpoints = ground.cluster().endpoints();
-    let started_at = endpoints[0].linearizable_probe(READY_WITHIN).await;
-    let started_at = started_at.map_err(|status| Failure::broken(describe(&status)))?;
-    let load = unique::start(&endpoints, Shape::default(), 1, began);
-    let mut report = Report::default();
+    let started_at = first_revision(&endpoints[0]).await?;
+    let load = unique::start(&endpoints, Shape::default(), 1, &account.trace);
+    let mut alone_reads = (0, Vec::new());
     for cut in &plan.cuts {
         load.wait_for_more(WRITES, READY_WITHIN).await?;
         let leader = ground.cluster().leader(READY_WITHIN).await?;
@@ -67,26 +57,34 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
         for (from, to) in pairs(*cut, leader) {
             ground.set_link(from, to, Link::Down).await?;
         }
+        let fault = account.struck("partition", format!("the leader cut off, {cut:?}"), vec![leader]);
         let served = load.wait_for_more(WRITES, READY_WITHIN).await;
         served.map_err(|failure| failure.during(&format!("with the leader cut off, {cut:?}")))?;
-        report.served_within.push(cut_at.elapsed());
+        println!("  cut off, {cut:?}: the others acknowledged {WRITES} writes in {:?}", cut_at.elapsed());
         tokio::time::sleep(plan.lasting.saturating_sub(cut_at.elapsed())).await;
         // Whoever hears nothing cannot know what was written: it may only be silent or refuse.
         let alone = endpoints[leader].linearizable_probe(Duration::from_secs(1)).await;
+        alone_reads.0 += 1;
         if let (Ok(revision), Cut::Both | Cut::ToLeader) = (alone, cut) {
-            return Err(Failure::broken(format!(
-                "cut off, {cut:?}, it answered a read at revision {revision}"
-            )));
+            alone_reads.1.push(format!("cut off, {cut:?}, it answered a read at revision {revision}"));
         }
         ground.heal_links().await?;
+        account.trace.healed(fault);
         ground.cluster().wait_until_ready(READY_WITHIN).await?;
     }
     let history = load.finish().await?;
-    settle::judge(ground.cluster(), plan.product, &history, started_at).await?;
-    report.writes = history.counts();
-    report.reads = history.reads.len();
+    let (asked, findings) = alone_reads;
+    account.verdicts([Verdict::new(
+        "cluster",
+        "a leader cut off answers no read from the past",
+        asked,
+        findings,
+    )]);
+    let members = members_of(ground.cluster());
+    account.judge(&members, &history, started_at).await?;
+    let story = account.close(members).await?;
     ground.end()?;
-    Ok(report)
+    Ok(story)
 }
 
 /// The links to take down, as sender and receiver.

@@ -5,11 +5,15 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::settle;
+use super::account::{Account, members_of};
 use crate::Failure;
 use crate::driver::{Cluster, ClusterSpec, Product};
+use crate::endpoint::Roster;
+use crate::record::Verdict;
+use crate::report::Story;
 use crate::run::arguments::seconds;
-use crate::workload::counter::{self, Counter};
+use crate::run::settle::agreement;
+use crate::workload::counter::{self, Counter, Seen};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const READERS: usize = 8;
@@ -31,31 +35,46 @@ pub struct Plan {
     pub serve_within: Duration,
 }
 
-/// What happened.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The longest time without an acknowledgement after each pause.
-    pub silences: Vec<Duration>,
-    /// Reads that the paused members answered.
-    pub answered: u64,
-    /// Reads that they refused or left unanswered.
-    pub unanswered: u64,
-}
-
 /// Runs it.
-pub async fn run(plan: &Plan) -> Result<Report, Failure> {
+pub async fn run(plan: &Plan) -> Result<Story, Failure> {
+    let replay = format!(
+        "meerkat-chaos pause --seconds {} --rounds {} --product {}",
+        plan.pause.as_secs(),
+        plan.rounds,
+        plan.product
+    );
+    let mut account = Account::open("pause", plan.product, 0, replay);
     let mut cluster = Cluster::start(&ClusterSpec::new(plan.product, 3)).await?;
-    let mut report = Report { silences: Vec::new(), answered: 0, unanswered: 0 };
+    account.look(&Roster::of(&cluster.endpoints()));
+    let (mut answered, mut stale, mut late) = (0, Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
-        round(&mut cluster, plan, &mut report).await?;
+        let (readers, silence) = round(&mut cluster, plan, &account).await?;
+        for seen in readers {
+            answered += seen.answered;
+            stale.extend(seen.stale);
+        }
+        if plan.serve_within < silence {
+            late.push(format!("{silence:?}; allowed are {:?}", plan.serve_within));
+        }
         cluster.wait_until_ready(READY_WITHIN).await?;
     }
-    settle::agree(&cluster, plan.product).await?;
+    let members = members_of(&cluster);
+    account.verdicts([
+        Verdict::new("counter", "no stale linearizable read", answered, stale),
+        agreement(&members, plan.product).await?,
+    ]);
+    let story = account.close(members).await?;
+    Failure::from_times("writes are acknowledged soon after the leader was paused", late)?;
     cluster.finish()?;
-    Ok(report)
+    Ok(story)
 }
 
-async fn round(cluster: &mut Cluster, plan: &Plan, report: &mut Report) -> Result<(), Failure> {
+/// One pause: what was read through the member that slept, and how long nothing was acknowledged.
+async fn round(
+    cluster: &mut Cluster,
+    plan: &Plan,
+    account: &Account,
+) -> Result<(Vec<Seen>, Duration), Failure> {
     let leader = cluster.leader(READY_WITHIN).await?;
     let endpoints = cluster.endpoints();
     let others: Vec<_> = endpoints
@@ -64,7 +83,7 @@ async fn round(cluster: &mut Cluster, plan: &Plan, report: &mut Report) -> Resul
         .filter(|(index, _)| *index != leader)
         .map(|(_, one)| one.clone())
         .collect();
-    let counter = Counter::default();
+    let counter = Counter::told(&account.trace);
     // Writes go through the others, with a short deadline: one stuck behind the sleeping leader
     // must not hide that a new one already serves.
     let writer = counter.write_through(others, Duration::from_millis(500));
@@ -75,26 +94,20 @@ async fn round(cluster: &mut Cluster, plan: &Plan, report: &mut Report) -> Resul
 
     let paused_at = Instant::now();
     cluster.member(leader).pause()?;
+    let fault = account.struck("pause", "the leader stopped", vec![leader]);
     tokio::time::sleep(plan.pause).await;
     let woken_at = Instant::now();
     cluster.member(leader).resume()?;
+    account.trace.healed(fault);
     tokio::time::sleep(Duration::from_secs(3)).await;
 
     counter.stop();
     let written = writer.await.map_err(|error| Failure::harness(error.to_string()))?;
+    let mut seen = Vec::new();
     for reader in pinned {
-        let seen = reader.await.map_err(|error| Failure::harness(error.to_string()))?;
-        report.answered += seen.answered;
-        report.unanswered += seen.unanswered;
-        Failure::from_findings("no stale linearizable read", seen.stale)?;
+        seen.push(reader.await.map_err(|error| Failure::harness(error.to_string()))?);
     }
     let silence = counter::longest_silence(&written, paused_at, woken_at)?;
-    report.silences.push(silence);
-    if plan.serve_within < silence {
-        return Err(Failure::slow(format!(
-            "after the leader was paused nothing was acknowledged for {silence:?}; allowed are {:?}",
-            plan.serve_within
-        )));
-    }
-    Ok(())
+    println!("  nothing was acknowledged for {silence:?}");
+    Ok((seen, silence))
 }

@@ -1,11 +1,12 @@
 //! The end of every run under faults: let the members come together, then judge.
 
+use super::account::{Members, members_of};
 use crate::Failure;
 use crate::checker;
 use crate::driver::{Cluster, Product};
-use crate::endpoint::Endpoint;
+use crate::record::Verdict;
 use crate::record::history::History;
-use crate::run::settle::differences;
+use crate::run::settle::agreement;
 use crate::workload::unique;
 
 /// Judges the whole run: the history against what each member holds, and the members against each
@@ -16,21 +17,36 @@ pub async fn judge(
     history: &History,
     started_at: i64,
 ) -> Result<(), Failure> {
-    for member in cluster.members() {
-        // Every member is asked for everything: a lost write on one follower must not hide.
-        let state = unique::final_state(member.endpoint(), started_at).await?;
-        checker::check_all(history, &state)
-            .map_err(|failure| failure.during(&format!("as {} has it", member.name())))?;
+    let found = verdicts(&members_of(cluster), product, history, started_at).await?;
+    found.into_iter().try_for_each(Verdict::held)
+}
+
+/// The same as verdicts. Every member is asked for everything: a lost write on one follower must not hide.
+pub async fn verdicts(
+    members: &Members,
+    product: Product,
+    history: &History,
+    started_at: i64,
+) -> Result<Vec<Verdict>, Failure> {
+    let mut found: Vec<Verdict> = Vec::new();
+    for (name, endpoint) in members {
+        let state = unique::final_state(endpoint, started_at).await?;
+        for verdict in checker::verdicts(history, &state) {
+            let findings = verdict.findings.iter().map(|finding| format!("as {name} has it, {finding}"));
+            match found.iter_mut().find(|earlier| earlier.promise == verdict.promise) {
+                Some(earlier) => {
+                    earlier.judged += verdict.judged;
+                    earlier.findings.extend(findings);
+                }
+                None => found.push(Verdict { findings: findings.collect(), ..verdict.clone() }),
+            }
+        }
     }
-    agree(cluster, product).await
+    found.push(agreement(members, product).await?);
+    Ok(found)
 }
 
 /// Waits until all members are at one log index, then compares hashes and digests.
 pub async fn agree(cluster: &Cluster, product: Product) -> Result<(), Failure> {
-    let members: Vec<(String, Endpoint)> = cluster
-        .members()
-        .iter()
-        .map(|member| (member.name().to_owned(), member.endpoint().clone()))
-        .collect();
-    Failure::from_findings("members agree", differences(&members, product).await?)
+    agreement(&members_of(cluster), product).await?.held()
 }

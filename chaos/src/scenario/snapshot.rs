@@ -1,16 +1,17 @@
 //! A member that slept through more than the log keeps comes back by snapshot, under load, and
 //! neither side's memory grows with the size of the store.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
-use super::settle;
+use super::account::{Account, members_of};
+use super::stage::first_revision;
 use crate::Failure;
-use crate::driver::usage;
+use crate::driver::usage::mib;
 use crate::driver::{Cluster, ClusterSpec, Product};
-use crate::ground::Usage;
-use crate::outcome::describe;
+use crate::record::Verdict;
+use crate::report::Story;
 use crate::run::arguments::mebibytes;
 use crate::workload::fill;
 use crate::workload::unique::{self, Shape};
@@ -36,19 +37,6 @@ pub struct Plan {
     pub rss_max_bytes: u64,
 }
 
-/// What happened.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// From the start of the sleeper to its first linearizable answer.
-    pub caught_up_in: Duration,
-    /// Memory of the member that caught up.
-    pub receiver: Usage,
-    /// Memory of the member that led meanwhile.
-    pub sender: Usage,
-    /// Whether the sleeper says that it installed a snapshot.
-    pub by_snapshot: bool,
-}
-
 /// Flags for a log that keeps next to nothing.
 pub fn short_log_flags() -> Vec<String> {
     [
@@ -63,7 +51,9 @@ pub fn short_log_flags() -> Vec<String> {
 }
 
 /// Runs it.
-pub async fn run(plan: &Plan) -> Result<Report, Failure> {
+pub async fn run(plan: &Plan) -> Result<Story, Failure> {
+    let replay = format!("meerkat-chaos snapshot --writes {} --product {}", plan.writes, plan.product);
+    let mut account = Account::open("snapshot", plan.product, 0, replay);
     let mut spec = ClusterSpec::new(plan.product, 3);
     spec.flags = match plan.product {
         Product::Meerkat => short_log_flags(),
@@ -73,55 +63,37 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     let awake: Vec<_> = cluster.endpoints().into_iter().take(SLEEPER).collect();
 
     cluster.member(SLEEPER).kill()?;
+    let fault = account.struck("kill", "one member sleeps through a purged log", vec![SLEEPER]);
     let printed_before = cluster.members()[SLEEPER].printed()?.len();
     fill::write_singly(&awake, 0..plan.writes, plan.value_bytes, FILL_CLIENTS).await?;
-    let started_at = awake[0]
-        .linearizable_probe(READY_WITHIN)
-        .await
-        .map_err(|status| Failure::broken(describe(&status)))?;
+    let started_at = first_revision(&awake[0]).await?;
 
-    let load = unique::start(&awake, Shape { writers: 4, ..Shape::default() }, 1, Instant::now());
+    let load = unique::start(&awake, Shape { writers: 4, ..Shape::default() }, 1, &account.trace);
     cluster.member(SLEEPER).start()?;
     let caught_up_in = cluster.member(SLEEPER).wait_until_ready(READY_WITHIN).await?;
+    account.trace.healed(fault);
     load.wait_for_more(50, READY_WITHIN).await?;
     let history = load.finish().await?;
 
-    let leader = cluster.leader(READY_WITHIN).await?;
-    let report = Report {
-        caught_up_in,
-        receiver: cluster.members()[SLEEPER].usage()?,
-        sender: cluster.members()[leader].usage()?,
-        by_snapshot: installed_snapshot(&cluster.members()[SLEEPER].printed()?[printed_before..]),
-    };
-    println!(
-        "snapshot: caught up in {:?}; receiver peak {}, sender peak {}; by snapshot: {}",
-        report.caught_up_in,
-        usage::mib(report.receiver.peak_rss_bytes),
-        usage::mib(report.sender.peak_rss_bytes),
-        report.by_snapshot
-    );
-    settle::judge(&cluster, plan.product, &history, started_at).await?;
-    require_bounds(plan, &report)?;
-    cluster.finish()?;
-    Ok(report)
-}
-
-fn require_bounds(plan: &Plan, report: &Report) -> Result<(), Failure> {
-    if !report.by_snapshot {
-        return Err(Failure::harness(
-            "the member caught up without a snapshot: the log was not short enough",
-        ));
+    if !installed_snapshot(&cluster.members()[SLEEPER].printed()?[printed_before..]) {
+        account.trouble("the member caught up without a snapshot: the log was not short enough");
     }
-    for (side, usage) in [("receiver", report.receiver), ("sender", report.sender)] {
-        if plan.rss_max_bytes < usage.peak_rss_bytes {
-            return Err(Failure::broken(format!(
-                "the {side} peaked at {}, allowed are {}",
-                usage::mib(usage.peak_rss_bytes),
-                usage::mib(plan.rss_max_bytes)
-            )));
+    let leader = cluster.leader(READY_WITHIN).await?;
+    let mut unbounded = Vec::new();
+    for (side, member) in [("receiver", SLEEPER), ("sender", leader)] {
+        let peak = cluster.members()[member].usage()?.peak_rss_bytes;
+        println!("  caught up in {caught_up_in:?}; {side} peak {}", mib(peak));
+        if plan.rss_max_bytes < peak {
+            let allowed = mib(plan.rss_max_bytes);
+            unbounded.push(format!("the {side} peaked at {}, allowed are {allowed}", mib(peak)));
         }
     }
-    Ok(())
+    account.verdicts([Verdict::new("cluster", "a snapshot is sent in bounded memory", 2, unbounded)]);
+    let members = members_of(&cluster);
+    account.judge(&members, &history, started_at).await?;
+    let story = account.close(members).await?;
+    cluster.finish()?;
+    Ok(story)
 }
 
 /// Both products say so in their logs, in words of their own.

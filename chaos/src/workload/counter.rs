@@ -15,15 +15,18 @@ use tokio::task::JoinHandle;
 
 use crate::Failure;
 use crate::endpoint::Endpoint;
+use crate::record::Trace;
+use crate::record::trace::{Client, Ended};
 
 const KEY: &[u8] = b"counter";
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 
 /// The key's revision as far as it is acknowledged.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Counter {
     acknowledged: Arc<AtomicI64>,
     stop: Arc<AtomicBool>,
+    trace: Trace,
 }
 
 /// What a writer met.
@@ -37,14 +40,17 @@ pub struct Written {
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Reads answered.
-    pub answered: u64,
-    /// Reads refused or unanswered: allowed while a member is cut off.
-    pub unanswered: u64,
+    pub answered: usize,
     /// Reads that showed less than was acknowledged before they began.
     pub stale: Vec<String>,
 }
 
 impl Counter {
+    /// One whose clients tell this what they do.
+    pub fn told(trace: &Trace) -> Self {
+        Self { acknowledged: Arc::default(), stop: Arc::default(), trace: trace.clone() }
+    }
+
     /// The highest revision acknowledged so far.
     pub fn acknowledged(&self) -> i64 {
         self.acknowledged.load(Ordering::SeqCst)
@@ -57,14 +63,17 @@ impl Counter {
 
     /// Writes through these members, one after the other when one fails.
     pub fn write_through(&self, endpoints: Vec<Endpoint>, within: Duration) -> JoinHandle<Written> {
-        let counter = self.clone();
+        let (counter, client) = (self.clone(), self.trace.client("writer"));
         tokio::spawn(async move {
             let mut written = Written::default();
             let mut at = 0;
             while !counter.stop.load(Ordering::SeqCst) {
                 let value = Bytes::from_static(b"tick");
                 let request = PutRequest { key: Bytes::from_static(KEY), value, ..Default::default() };
-                match endpoints[at % endpoints.len()].put(request, within).await {
+                let sent = Instant::now();
+                let answer = endpoints[at % endpoints.len()].put(request, within).await;
+                client.op(true, sent, if answer.is_ok() { Ended::Ok } else { Ended::Unknown });
+                match answer {
                     Ok(answer) => {
                         let revision = answer.header.map_or(0, |header| header.revision);
                         counter.acknowledged.fetch_max(revision, Ordering::SeqCst);
@@ -83,20 +92,22 @@ impl Counter {
     /// Reads through one member until told to stop, each read with a long deadline, so that those
     /// sent while the member is paused are answered after it wakes.
     pub fn read_through(&self, endpoint: Endpoint, within: Duration) -> JoinHandle<Seen> {
-        let counter = self.clone();
+        let (counter, client) = (self.clone(), self.trace.client("reader"));
         tokio::spawn(async move {
             let mut seen = Seen::default();
             while !counter.stop.load(Ordering::SeqCst) {
-                counter.read_once(&endpoint, within, &mut seen).await;
+                counter.read_once(&endpoint, within, &client, &mut seen).await;
             }
             seen
         })
     }
 
-    async fn read_once(&self, endpoint: &Endpoint, within: Duration, seen: &mut Seen) {
-        let floor = self.acknowledged();
+    async fn read_once(&self, endpoint: &Endpoint, within: Duration, client: &Client, seen: &mut Seen) {
+        let (floor, sent) = (self.acknowledged(), Instant::now());
         let request = RangeRequest { key: Bytes::from_static(KEY), ..Default::default() };
-        match endpoint.range(request, within).await {
+        let answer = endpoint.range(request, within).await;
+        client.op(false, sent, if answer.is_ok() { Ended::Ok } else { Ended::Unknown });
+        match answer {
             Ok(answer) => {
                 seen.answered += 1;
                 let shown = answer.kvs().first().map_or(0, |kv| kv.mod_revision);
@@ -107,7 +118,6 @@ impl Counter {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             Err(_) => {
-                seen.unanswered += 1;
                 tokio::time::sleep(PAUSE_AFTER_ERROR).await;
             }
         }

@@ -16,7 +16,9 @@ use tokio::task::JoinHandle;
 use crate::Failure;
 use crate::endpoint::{Contact, Endpoint, Roster};
 use crate::outcome::{self, Outcome};
+use crate::record::Trace;
 use crate::record::history::{FinalState, History, Read, Stored, Write, WriteId};
+use crate::record::trace::{self, Ended};
 
 const PREFIX: &[u8] = b"u/";
 const PREFIX_END: &[u8] = b"u0";
@@ -59,36 +61,35 @@ struct Client {
     number: u32,
     shape: Shape,
     began: Instant,
+    told: trace::Client,
     stop: Arc<AtomicBool>,
     acknowledged: Arc<AtomicU64>,
 }
 
 /// Starts the clients. Identities begin at `first_writer`, so that two loads of one run differ.
-pub fn start(endpoints: &[Endpoint], shape: Shape, first_writer: u32, began: Instant) -> Running {
-    let contacts = endpoints.iter().cloned().enumerate();
-    let roster = Roster::default();
-    roster.set(contacts.map(|(member, endpoint)| Contact { member, endpoint }).collect());
-    start_on(&roster, shape, first_writer, began)
+pub fn start(endpoints: &[Endpoint], shape: Shape, first_writer: u32, trace: &Trace) -> Running {
+    start_on(&Roster::of(endpoints), shape, first_writer, trace)
 }
 
 /// The same where members come and go.
-pub fn start_on(roster: &Roster, shape: Shape, first_writer: u32, began: Instant) -> Running {
+pub fn start_on(roster: &Roster, shape: Shape, first_writer: u32, trace: &Trace) -> Running {
     let stop = Arc::new(AtomicBool::new(false));
     let acknowledged = Arc::new(AtomicU64::new(0));
-    let client = |number| Client {
+    let client = |number, name: &str| Client {
         roster: roster.clone(),
         number,
         shape,
-        began,
+        began: trace.began(),
+        told: trace.client(format!("{name}/{number}")),
         stop: stop.clone(),
         acknowledged: acknowledged.clone(),
     };
     let mut clients = Vec::new();
     for number in 0..shape.writers {
-        clients.push(tokio::spawn(client(first_writer + number).write()));
+        clients.push(tokio::spawn(client(first_writer + number, "writer").write()));
     }
     for number in 0..shape.readers {
-        clients.push(tokio::spawn(client(number).read()));
+        clients.push(tokio::spawn(client(number, "reader").read()));
     }
     Running { stop, acknowledged, clients }
 }
@@ -137,8 +138,9 @@ impl Client {
             }
             let id = WriteId::new(self.number, sequence);
             let endpoint = self.contact(at).endpoint;
-            let invoked = self.began.elapsed();
+            let (sent, invoked) = (Instant::now(), self.began.elapsed());
             let outcome = self.write_one(&endpoint, id).await;
+            self.told.op(true, sent, Ended::from(&outcome));
             let settled = matches!(outcome, Outcome::Ok(_));
             history.writes.push(Write { id, invoked, returned: self.began.elapsed(), outcome });
             if settled {
@@ -188,9 +190,11 @@ impl Client {
         while !self.stop.load(Ordering::Relaxed) {
             at += 1;
             let Contact { member, endpoint } = self.contact(at);
-            let invoked = self.began.elapsed();
+            let (sent, invoked) = (Instant::now(), self.began.elapsed());
             let request = RangeRequest { key: Bytes::from_static(REGISTER), ..Default::default() };
-            match endpoint.range(request, ANSWER_WITHIN).await {
+            let answer = endpoint.range(request, ANSWER_WITHIN).await;
+            self.told.op(false, sent, if answer.is_ok() { Ended::Ok } else { Ended::Unknown });
+            match answer {
                 Ok(answer) => {
                     let register = answer.kvs().first().map(|kv| (id_of_value(&kv.value), kv.mod_revision));
                     let revision = answer.header.map_or(0, |header| header.revision);

@@ -11,6 +11,7 @@ use meerkat_chaos::checker::{acknowledged, linearizable};
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::listwatch::http::{Answered, ask};
 use meerkat_chaos::outcome::describe;
+use meerkat_chaos::record::Trace;
 use meerkat_chaos::record::history::History;
 use meerkat_chaos::scenario::{run_test, settle};
 use meerkat_chaos::workload::unique::{self, Running, Shape};
@@ -45,7 +46,7 @@ fn a_panic_in_any_supervised_task_ends_that_member_within_a_second_and_names_it(
     run_test("panics in tasks", Duration::from_secs(200), async {
         let mut cluster = Cluster::start(&spec()).await?;
         let started_at = probe(&cluster, 0).await?;
-        let load = unique::start(&cluster.endpoints(), Shape::default(), 1, Instant::now());
+        let load = unique::start(&cluster.endpoints(), Shape::default(), 1, &Trace::new(Instant::now()));
         let tasks = tasks(&mut cluster)?;
         for task in &tasks {
             let began = Instant::now();
@@ -212,7 +213,7 @@ fn an_entry_made_to_panic_stops_members_there_again_and_damages_nothing() {
         let mut cluster = Cluster::prepare(&spec())?;
         start_poisoned(&mut cluster, "poisoned_entry").await?;
         let started_at = probe(&cluster, 0).await?;
-        let load = unique::start(&cluster.endpoints(), Shape::default(), 1, Instant::now());
+        let load = unique::start(&cluster.endpoints(), Shape::default(), 1, &Trace::new(Instant::now()));
         load.wait_for_more(200, WITHIN).await?;
         // Nobody is left to answer it.
         let poisoned = tokio::time::timeout(Duration::from_secs(2), put(&cluster, 0, POISON)).await;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use meerkat_chaos::Failure;
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::outcome::describe;
+use meerkat_chaos::record::Trace;
 use meerkat_chaos::scenario::snapshot::short_log_flags;
 use meerkat_chaos::scenario::{run_test, settle};
 use meerkat_chaos::workload::fill;
@@ -35,7 +36,7 @@ fn a_cluster_of_one_has_synced_what_it_acknowledged() {
         let started_at =
             cluster.members()[0].endpoint().linearizable_probe(READY_WITHIN).await.map_err(broken)?;
         let shape = Shape { rest: Duration::ZERO, ..Shape::default() };
-        let load = unique::start(&cluster.endpoints(), shape, 1, Instant::now());
+        let load = unique::start(&cluster.endpoints(), shape, 1, &Trace::new(Instant::now()));
         for round in 0..10 {
             load.wait_for_more(100 + 37 * round, READY_WITHIN).await?;
             cluster.member(0).kill()?;
@@ -154,7 +155,7 @@ fn a_log_cut_short_on_one_member_costs_nothing() {
         let mut cluster = Cluster::start(&spec).await?;
         let started_at =
             cluster.members()[0].endpoint().linearizable_probe(READY_WITHIN).await.map_err(broken)?;
-        let load = unique::start(&cluster.endpoints(), Shape::default(), 1, Instant::now());
+        let load = unique::start(&cluster.endpoints(), Shape::default(), 1, &Trace::new(Instant::now()));
         for round in 0..6_usize {
             load.wait_for_more(200, READY_WITHIN).await?;
             let victim = round % 3;

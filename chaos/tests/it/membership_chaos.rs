@@ -16,17 +16,19 @@ fn seed() -> u64 {
 fn change(name: &str, product: Product, lasting: Duration) {
     let (changes, lasting) =
         if long_forms_wanted() { (200, Duration::from_secs(3_600)) } else { (200, lasting) };
-    let plan = Plan { product, changes, lasting, seed: seed() };
+    let plan = Plan { product, changes, lasting, seed: seed(), report: None };
     let budget = lasting + Duration::from_secs(240);
     let report = match product {
         Product::Meerkat => run_test(name, budget, async { Box::pin(run(&plan)).await }),
         Product::Etcd => run_test(name, budget + lasting * (SEEDS as u32 - 1), async {
-            with_some_seed(name, plan.seed, async |seed| Box::pin(run(&Plan { seed, ..plan })).await).await
+            with_some_seed(name, plan.seed, async |seed| Box::pin(run(&Plan { seed, ..plan.clone() })).await)
+                .await
         }),
     };
     let Some(report) = report else { return };
-    println!("{name}: {report:?}");
-    assert!(report.changes >= 2, "only {} changes in {lasting:?}", report.changes);
+    let changes = report.story.record.faults.len();
+    println!("{name}: {changes} changes; {:?}", report.tally);
+    assert!(changes >= 2, "only {changes} changes in {lasting:?}");
     assert!(0 < report.tally.added && 0 < report.tally.removed, "nobody came or nobody went");
     assert!(0 < report.tally.killed, "nobody died while a change was on its way");
 }

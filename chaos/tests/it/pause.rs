@@ -12,13 +12,10 @@ fn plan(product: Product, pause: Duration) -> Plan {
 
 #[test]
 fn a_paused_leader_is_replaced_within_two_seconds_and_never_serves_a_stale_read() {
-    let report = run_test("pause", Duration::from_secs(60), async {
+    // A paused member that answered no read at all proves nothing, and fails the run.
+    run_test("pause", Duration::from_secs(60), async {
         run(&plan(Product::Meerkat, Duration::from_secs(10))).await
     });
-    if let Some(report) = report {
-        println!("pause: {report:?}");
-        assert!(0 < report.answered, "no read of the paused member was answered: {report:?}");
-    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use meerkat_chaos::driver::Product;
 use meerkat_chaos::endpoint::{Dialer, Endpoint};
 use meerkat_chaos::lease::{Keepers, Witnesses};
 use meerkat_chaos::outcome::{Outcome, describe};
+use meerkat_chaos::record::Trace;
 use meerkat_chaos::record::lease::LeaseHistory;
 use meerkat_chaos::watch::fleet::Fleet;
 use meerkat_chaos::watch::{Archive, writers};
@@ -118,7 +119,7 @@ async fn register(
 ) -> Result<(), Failure> {
     let shape = unique::Shape { writers: 4, readers: 3, rest: Duration::from_millis(15), padding: 24 };
     until(began, ROUGH_FROM / 2).await;
-    let load = unique::start(endpoints, shape, 1, began);
+    let load = unique::start(endpoints, shape, 1, &Trace::new(began));
     until(began, setup.rough_until).await;
     tokio::time::sleep(AFTERMATH).await;
     let history = load.finish().await?;
