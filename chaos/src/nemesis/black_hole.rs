@@ -2,14 +2,12 @@
 //! when a cable is pulled. Nobody is told; everybody must find out by time alone.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 
 use super::victims::{self, Aim};
 use super::wires::{self, Wires};
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
-use crate::ground::{Ground, Link};
+use crate::ground::{Done, Ground, Link};
 
 const AIMS: &[(Aim, u32)] = &[(Aim::Leader, 1), (Aim::Follower, 1)];
 
@@ -20,11 +18,7 @@ pub struct BlackHole {
 }
 
 impl Nemesis for BlackHole {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let aim = victims::aim(AIMS, dice);
             let (members, leader) = sight::members(ground).await;
@@ -38,7 +32,7 @@ impl Nemesis for BlackHole {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         self.wires.heal(ground).boxed()
     }
 }

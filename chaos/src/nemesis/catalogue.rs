@@ -2,11 +2,13 @@
 //!
 //! A ground that lacks what a kind needs leaves it out and says so; see `suits`.
 
+use super::power_cut::PowerCut;
 use super::{
     Nemesis, black_hole, clock_jump, clock_skew, compaction, full_disk, kill, leader_transfer, lossy_network,
-    lost_writes, membership, one_way, partition, pause, rolling_restart, slow_disk, slow_network,
-    snapshot_storm, terminate, torn_write,
+    membership, one_way, partition, pause, rolling_restart, slow_disk, slow_network, snapshot_storm,
+    terminate,
 };
+use crate::driver::power_loss::Loss;
 use crate::driver::{Product, interpose};
 use crate::ground::{Ability, Ground};
 
@@ -60,8 +62,8 @@ const KINDS: &[Kind] = &[
     kind("leader-transfer", Family::Process, &[], made::<leader_transfer::LeaderTransfer>),
     kind("full-disk", Family::Process, &[Ability::SmallDisk], made::<full_disk::FullDisk>),
     hardware("slow-disk", made::<slow_disk::SlowDisk>),
-    hardware("torn-write", made::<torn_write::TornWrite>),
-    hardware("lost-writes", made::<lost_writes::LostWrites>),
+    hardware("torn-write", || Box::new(PowerCut::losing(Loss::Torn))),
+    hardware("lost-writes", || Box::new(PowerCut::losing(Loss::All))),
     hardware("clock-jump", made::<clock_jump::ClockJump>),
     hardware("clock-skew", made::<clock_skew::ClockSkew>),
     kind("partition", Family::Network, &[Ability::Cut], made::<partition::Partition>),

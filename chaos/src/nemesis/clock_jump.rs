@@ -4,7 +4,6 @@
 //! elections go by the steady one.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -12,9 +11,8 @@ use rand::seq::IndexedRandom;
 use super::clocks::Clocks;
 use super::victims::{self, Aim};
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
 use crate::driver::interpose::Knob;
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 
 const AIMS: &[(Aim, u32)] = &[(Aim::One, 2), (Aim::All, 1)];
 /// A slip, a wrong hour, a wrong day, a wrong battery.
@@ -33,11 +31,7 @@ pub struct ClockJump {
 }
 
 impl Nemesis for ClockJump {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let aim = victims::aim(AIMS, dice);
             let (members, leader) = sight::members(ground).await;
@@ -55,7 +49,7 @@ impl Nemesis for ClockJump {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         self.clocks.heal(ground).boxed()
     }
 }

@@ -6,16 +6,14 @@
 //! that is promised rests on no clock's rate.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::clocks::Clocks;
 use super::victims::{self, Aim};
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
 use crate::driver::interpose::Knob;
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 
 const AIMS: &[(Aim, u32)] = &[(Aim::One, 1), (Aim::All, 1)];
 const PER_MILLION: std::ops::RangeInclusive<i64> = 100..=50_000;
@@ -33,11 +31,7 @@ pub struct ClockSkew {
 }
 
 impl Nemesis for ClockSkew {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let aim = victims::aim(AIMS, dice);
             let (members, leader) = sight::members(ground).await;
@@ -51,7 +45,7 @@ impl Nemesis for ClockSkew {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         self.clocks.heal(ground).boxed()
     }
 }

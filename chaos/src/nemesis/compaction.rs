@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use meerkat_proto::pb::etcdserver::CompactionRequest;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -18,7 +17,7 @@ use tokio::task::JoinHandle;
 use super::{Blow, Nemesis};
 use crate::Failure;
 use crate::endpoint::Endpoint;
-use crate::ground::{self, Ground};
+use crate::ground::{self, Done, Ground};
 
 const EVERY: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -74,11 +73,7 @@ impl Drop for Compaction {
 }
 
 impl Nemesis for Compaction {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let members = ground::enlisted(ground);
             let endpoints: Vec<Endpoint> = members.iter().map(|member| ground.endpoint(*member)).collect();
@@ -93,7 +88,7 @@ impl Nemesis for Compaction {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, _ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, _ground: &'a mut dyn Ground) -> Done<'a> {
         self.end();
         let checked = self.tally.check();
         async { checked }.boxed()

@@ -4,7 +4,6 @@
 //! When there is room again it is started, whatever it did.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::Rng;
 use rand::rngs::StdRng;
 
@@ -13,7 +12,7 @@ use super::{Blow, Nemesis, leader_transfer, sight};
 use crate::Failure;
 use crate::driver::small_disk::{self, SmallDisk};
 use crate::driver::usage::mib;
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 
 /// Room to start in before it is filled, mebibytes.
 const SPARE_MIB: std::ops::RangeInclusive<u64> = 80..=112;
@@ -29,11 +28,7 @@ pub struct FullDisk {
 }
 
 impl Nemesis for FullDisk {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let spare = dice.random_range(SPARE_MIB) << 20;
             let leads = dice.random_bool(0.5);
@@ -70,7 +65,7 @@ impl Nemesis for FullDisk {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         async move {
             let met = std::mem::take(&mut self.met);
             if let Some(disk) = self.disk.take() {

@@ -1,13 +1,11 @@
 //! `kill -9`: of any member, of the leader, of so many that the rest stop, of all at once.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 
 use super::victims::{self, Aim};
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 
 /// Leaders are what hurts; everybody at once leaves only what was synced.
 const AIMS: &[(Aim, u32)] = &[(Aim::One, 4), (Aim::Leader, 4), (Aim::Majority, 2), (Aim::All, 1)];
@@ -19,11 +17,7 @@ pub struct Kill {
 }
 
 impl Nemesis for Kill {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let aim = victims::aim(AIMS, dice);
             let (members, leader) = sight::members(ground).await;
@@ -37,7 +31,7 @@ impl Nemesis for Kill {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         async move { sight::start(ground, &std::mem::take(&mut self.down)).await }.boxed()
     }
 }

@@ -6,14 +6,12 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use meerkat_proto::pb::etcdserver::StatusResponse;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 use crate::outcome::describe;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -45,11 +43,7 @@ pub async fn hand_over(ground: &mut dyn Ground, heir: usize) {
 pub struct LeaderTransfer;
 
 impl Nemesis for LeaderTransfer {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let statuses = sight::statuses(ground).await;
             let Some((leader, heir)) = choose(&statuses, dice) else {
@@ -68,7 +62,7 @@ impl Nemesis for LeaderTransfer {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, _ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, _ground: &'a mut dyn Ground) -> Done<'a> {
         async { Ok(()) }.boxed()
     }
 }

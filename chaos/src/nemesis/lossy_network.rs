@@ -1,15 +1,13 @@
 //! A lossy network: some of what is sent is lost, which over TCP is a stall or a broken connection.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::victims::{self, Aim};
 use super::wires::{self, Wires};
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
-use crate::ground::{Ground, Link};
+use crate::ground::{Done, Ground, Link};
 
 const AIMS: &[(Aim, u32)] = &[(Aim::Leader, 2), (Aim::Follower, 1), (Aim::All, 2)];
 /// From a bad cable to a link that is worse than none.
@@ -28,11 +26,7 @@ pub struct LossyNetwork {
 }
 
 impl Nemesis for LossyNetwork {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let aim = victims::aim(AIMS, dice);
             let lost = draw(dice);
@@ -47,7 +41,7 @@ impl Nemesis for LossyNetwork {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         self.wires.heal(ground).boxed()
     }
 }

@@ -18,7 +18,6 @@ pub mod grip;
 pub mod kill;
 pub mod leader_transfer;
 pub mod lossy_network;
-pub mod lost_writes;
 pub mod membership;
 pub mod one_way;
 pub mod partition;
@@ -30,28 +29,21 @@ pub mod slow_disk;
 pub mod slow_network;
 pub mod snapshot_storm;
 pub mod terminate;
-pub mod torn_write;
 pub mod victims;
 pub mod wires;
 
-use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 
-use crate::Failure;
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 pub use crate::record::trace::Blow;
 
 /// One kind of fault.
 pub trait Nemesis: Send {
     /// Does harm.
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>>;
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow>;
 
     /// Undoes it: afterwards every enlisted member runs and every link is up, though members may
     /// still be starting. Called exactly once after each strike, after the time that the schedule
     /// gives, even when the strike failed half way.
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>>;
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a>;
 }

@@ -5,15 +5,13 @@
 //! it must step down by itself.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
 use super::victims::{self, Aim};
 use super::wires::Wires;
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
-use crate::ground::{Ground, Link};
+use crate::ground::{Done, Ground, Link};
 
 /// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +44,7 @@ pub struct OneWay {
 }
 
 impl Nemesis for OneWay {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let aim = victims::aim(AIMS, dice);
             let loss = *LOSSES.choose(dice).expect("there are losses");
@@ -71,7 +65,7 @@ impl Nemesis for OneWay {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         self.wires.heal(ground).boxed()
     }
 }

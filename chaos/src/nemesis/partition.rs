@@ -4,14 +4,12 @@
 //! member that sees both, where a vote may be won by one half while the other still hears its leader.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 
 use super::wires::Wires;
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
-use crate::ground::{Ground, Link};
+use crate::ground::{Done, Ground, Link};
 
 /// Who is cut off from whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +57,7 @@ pub struct Partition {
 }
 
 impl Nemesis for Partition {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let shape = *SHAPES.choose(dice).expect("there are shapes");
             let (members, leader) = sight::members(ground).await;
@@ -81,7 +75,7 @@ impl Nemesis for Partition {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         self.wires.heal(ground).boxed()
     }
 }

@@ -2,13 +2,11 @@
 //! time had passed. A leader that wakes must not answer from what it believed before.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 
 use super::victims::{self, Aim};
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 
 const AIMS: &[(Aim, u32)] = &[(Aim::Leader, 4), (Aim::One, 2), (Aim::Majority, 1)];
 
@@ -19,11 +17,7 @@ pub struct Pause {
 }
 
 impl Nemesis for Pause {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let aim = victims::aim(AIMS, dice);
             let (members, leader) = sight::members(ground).await;
@@ -39,7 +33,7 @@ impl Nemesis for Pause {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         async move {
             for member in std::mem::take(&mut self.asleep) {
                 if ground.is_running(member).await? {

@@ -1,26 +1,52 @@
-//! The power goes: members are killed, and what they had written and not synced goes with it.
+//! The power goes: members are killed, and what they had written and not synced goes with it: all of it
+//! (`lost-writes`), or some sectors in no order (`torn-write`): a log must find its end by itself.
 //!
 //! They run under load for a moment first, so that there is something to lose. When all lose power
 //! at once, nothing is left but what each has synced: all that was acknowledged must be in that.
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::grip::Grip;
 use super::victims::{self, Aim};
-use super::{Blow, sight};
+use super::{Blow, Nemesis, sight};
 use crate::Failure;
 use crate::driver::interpose::Knob;
 use crate::driver::power_loss::{self, Loss, Lost};
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 
 const AIMS: &[(Aim, u32)] = &[(Aim::One, 1), (Aim::All, 1)];
 const UNDER_LOAD_MS: std::ops::RangeInclusive<u64> = 300..=2_500;
 
+/// Cuts the power, and turns it on again.
+#[derive(Debug)]
+pub struct PowerCut {
+    loss: Loss,
+    met: Vec<usize>,
+}
+
+impl PowerCut {
+    /// One that loses so much.
+    pub fn losing(loss: Loss) -> Self {
+        Self { loss, met: Vec::new() }
+    }
+}
+
+impl Nemesis for PowerCut {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
+        cut(ground, dice, self.loss, &mut self.met).boxed()
+    }
+
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
+        async move { sight::start(ground, &std::mem::take(&mut self.met)).await }.boxed()
+    }
+}
+
 /// Cuts the power of some; adds whom it met to `met` before it touches anybody.
-pub async fn cut(
+async fn cut(
     ground: &mut dyn Ground,
     dice: &mut StdRng,
     loss: Loss,

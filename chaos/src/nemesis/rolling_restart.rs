@@ -4,13 +4,12 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use super::{Blow, Nemesis, sight};
 use crate::Failure;
-use crate::ground::{self, Change, Ground};
+use crate::ground::{self, Change, Done, Ground};
 
 /// After this the round ends, as an operator's would: it was not made then, and nothing is proved.
 const SERVES_WITHIN: Duration = Duration::from_secs(30);
@@ -22,11 +21,7 @@ pub struct RollingRestart {
 }
 
 impl Nemesis for RollingRestart {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             self.round = ground::enlisted(ground);
             self.round.shuffle(dice);
@@ -48,7 +43,7 @@ impl Nemesis for RollingRestart {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         async move { sight::start(ground, &std::mem::take(&mut self.round)).await }.boxed()
     }
 }

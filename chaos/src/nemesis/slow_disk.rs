@@ -3,16 +3,14 @@
 //! A slow follower must not slow the others; a slow leader must slow everybody and lose nothing.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::grip::Grip;
 use super::victims::{self, Aim};
 use super::{Blow, Nemesis, leader_transfer, sight};
-use crate::Failure;
 use crate::driver::interpose::Knob;
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 
 const SYNC_MS: std::ops::RangeInclusive<i64> = 5..=300;
 const WRITE_MICROS: std::ops::RangeInclusive<i64> = 0..=2_000;
@@ -32,11 +30,7 @@ pub struct SlowDisk {
 }
 
 impl Nemesis for SlowDisk {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let (sync_ms, write_micros) = draw(dice);
             let leads = dice.random_bool(0.5);
@@ -59,7 +53,7 @@ impl Nemesis for SlowDisk {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         async move {
             if let Some(grip) = self.grip.take() {
                 grip.control.release()?;

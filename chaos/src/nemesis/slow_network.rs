@@ -6,15 +6,13 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::victims::{self, Aim};
 use super::wires::{self, Wires};
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
-use crate::ground::{Ground, Link};
+use crate::ground::{Done, Ground, Link};
 
 const AIMS: &[(Aim, u32)] = &[(Aim::Leader, 2), (Aim::Follower, 1), (Aim::All, 2)];
 const DELAY_MS: std::ops::RangeInclusive<u64> = 10..=200;
@@ -32,11 +30,7 @@ pub struct SlowNetwork {
 }
 
 impl Nemesis for SlowNetwork {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let aim = victims::aim(AIMS, dice);
             let (delay, jitter) = draw(dice);
@@ -51,7 +45,7 @@ impl Nemesis for SlowNetwork {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         self.wires.heal(ground).boxed()
     }
 }

@@ -9,16 +9,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
+use futures::future::join_all;
 use meerkat_proto::pb::etcdserver::PutRequest;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
 use crate::endpoint::Endpoint;
-use crate::ground::{self, Ground};
+use crate::ground::{self, Done, Ground};
 
 /// More entries than a short log keeps.
 const GAP: u64 = 4_000;
@@ -46,11 +45,7 @@ pub struct SnapshotStorm {
 }
 
 impl Nemesis for SnapshotStorm {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let members = ground::enlisted(ground);
             self.met = sleepers(&members, dice);
@@ -70,7 +65,7 @@ impl Nemesis for SnapshotStorm {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         async move { sight::start(ground, &std::mem::take(&mut self.met)).await }.boxed()
     }
 }

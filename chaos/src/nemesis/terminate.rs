@@ -1,13 +1,11 @@
 //! SIGTERM: a member is asked to end, does, and comes back later.
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use rand::rngs::StdRng;
 
 use super::victims::{self, Aim};
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
-use crate::ground::Ground;
+use crate::ground::{Done, Ground};
 
 const AIMS: &[(Aim, u32)] = &[(Aim::One, 3), (Aim::Leader, 3), (Aim::All, 1)];
 
@@ -18,11 +16,7 @@ pub struct Terminate {
 }
 
 impl Nemesis for Terminate {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let aim = victims::aim(AIMS, dice);
             let (members, leader) = sight::members(ground).await;
@@ -38,7 +32,7 @@ impl Nemesis for Terminate {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         async move { sight::start(ground, &std::mem::take(&mut self.down)).await }.boxed()
     }
 }

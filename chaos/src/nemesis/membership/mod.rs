@@ -11,7 +11,6 @@ pub mod next;
 
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use meerkat_proto::error_text::EtcdError;
@@ -23,7 +22,7 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use super::{Blow, Nemesis, sight};
 use crate::Failure;
 use crate::endpoint::{Contact, Endpoint, Roster};
-use crate::ground::{self, Change, Ground};
+use crate::ground::{self, Change, Done, Ground};
 use crate::outcome::describe;
 use next::{Action, Goal, Seat, next};
 
@@ -303,11 +302,7 @@ async fn list(ground: &mut dyn Ground) -> Result<Vec<Member>, tonic::Status> {
 }
 
 impl Nemesis for Membership {
-    fn strike<'a>(
-        &'a mut self,
-        ground: &'a mut dyn Ground,
-        dice: &'a mut StdRng,
-    ) -> BoxFuture<'a, Result<Blow, Failure>> {
+    fn strike<'a>(&'a mut self, ground: &'a mut dyn Ground, dice: &'a mut StdRng) -> Done<'a, Blow> {
         async move {
             let size = self.size.unwrap_or_else(|| ground::enlisted(ground).len());
             let moves: &[Move] = match size {
@@ -325,7 +320,7 @@ impl Nemesis for Membership {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> BoxFuture<'a, Result<(), Failure>> {
+    fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         async move {
             let Some(size) = self.size else { return Ok(()) };
             let deadline = Instant::now() + HEAL_WITHIN;
