@@ -11,7 +11,7 @@ use meerkat_chaos::scenario::run_test;
 
 /// The scenario's own length, unless a shorter control is enough.
 fn request(target: Product, minutes: u64, report: &str) -> Request {
-    let seed = std::env::var("MEERKAT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = crate::seed(1);
     Request {
         scenario: "smoke".to_owned(),
         length: Some(Duration::from_secs(60 * minutes)),

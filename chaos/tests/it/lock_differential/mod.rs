@@ -14,13 +14,9 @@ use meerkat_chaos::Failure;
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::scenario::run_test;
 
+const SEED: u64 = 20_261_117;
 /// Many times what it takes on a machine that does nothing else.
 const BUDGET: Duration = Duration::from_secs(180);
-
-/// A fixed seed, so that a red run is red again; another one through the environment.
-fn seed() -> u64 {
-    std::env::var("MEERKAT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_117)
-}
 
 async fn start(product: Product, flags: &[&str]) -> Result<Cluster, Failure> {
     Cluster::start(&ClusterSpec::new(product, 1).with_flags(flags)).await
@@ -28,12 +24,12 @@ async fn start(product: Product, flags: &[&str]) -> Result<Cluster, Failure> {
 
 #[test]
 fn locks_and_elections_answer_as_etcds_do() {
-    run_test("lock differential", BUDGET, coordination::compare(seed(), Product::Meerkat));
+    run_test("lock differential", BUDGET, coordination::compare(crate::seed(SEED), Product::Meerkat));
 }
 
 #[test]
 fn etcd_answers_as_etcd_does_so_the_comparison_itself_is_sound() {
-    run_test("lock differential control", BUDGET, coordination::compare(seed(), Product::Etcd));
+    run_test("lock differential control", BUDGET, coordination::compare(crate::seed(SEED), Product::Etcd));
 }
 
 #[test]
@@ -58,7 +54,7 @@ fn requests_on_an_open_stream_are_read_as_they_arrive() {
 
 #[test]
 fn whatever_is_sent_to_the_gateway_is_answered_in_json() {
-    run_test("gateway fuzz", BUDGET, gateway::fuzz(seed()));
+    run_test("gateway fuzz", BUDGET, gateway::fuzz(crate::seed(SEED)));
 }
 
 #[test]

@@ -19,15 +19,12 @@ use tonic::Status;
 use super::steps::{At, Generator, Step, Whom};
 use super::{BUDGET, WITHIN, alarm_request, broken, calm};
 
+const SEED: u64 = 20_251_117;
 const STEPS_ALONE: usize = 250;
 const STEPS_OF_THREE: usize = 100;
 const LEASE: i64 = 77;
 /// An id that no member has.
 const NOBODY: u64 = 0x0bad_cafe_0bad_cafe;
-
-fn seed() -> u64 {
-    std::env::var("MEERKAT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_251_117)
-}
 
 /// One product.
 struct Side {
@@ -225,7 +222,7 @@ fn is_wanted(step: &Step, asked: Option<i64>, etcd: &str, meerkat: &str) -> bool
 async fn compare(members: usize, steps: usize, product: Product) -> Result<(), Failure> {
     let (mut etcd, mut other) =
         (Side::start(Product::Etcd, members).await?, Side::start(product, members).await?);
-    let mut generator = Generator::new(seed(), members);
+    let mut generator = Generator::new(crate::seed(SEED), members);
     let (mut findings, mut answers) = (Vec::new(), BTreeMap::<String, usize>::new());
     for number in 0..steps {
         let (at, step) = generator.next();
@@ -240,7 +237,7 @@ async fn compare(members: usize, steps: usize, product: Product) -> Result<(), F
         let kind = if ours.contains("etcdserver: ") { ours } else { "answered".to_owned() };
         *answers.entry(kind).or_default() += 1;
     }
-    println!("seed {}: {steps} steps, {answers:#?}", seed());
+    println!("seed {}: {steps} steps, {answers:#?}", crate::seed(SEED));
     Failure::from_findings("every answer is etcd's", findings)?;
     let seen = |error: EtcdError| answers.keys().any(|said| said.ends_with(error.message()));
     let expected = [EtcdError::NoSpace, EtcdError::Corrupt, EtcdError::Compacted, EtcdError::FutureRev];
