@@ -4,6 +4,7 @@
 //! so that every place which might treat a key as text, or zero and 0xff as special, is visited.
 
 use bytes::Bytes;
+use meerkat_proto::pb::etcdserver::DeleteRangeRequest;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -76,6 +77,17 @@ pub fn range(random: &mut StdRng) -> (Bytes, Bytes) {
             if one <= other { (other, one) } else { (one, other) }
         }
     }
+}
+
+/// A deletion. Whole stores are deleted rarely, or every read would find nothing.
+pub fn deletion(random: &mut StdRng) -> DeleteRangeRequest {
+    let (key, range_end) = loop {
+        let (key, range_end) = range(random);
+        if range_end.is_empty() || random.random_ratio(1, 6) {
+            break (key, range_end);
+        }
+    };
+    DeleteRangeRequest { key, range_end, prev_kv: random.random() }
 }
 
 /// The end of the range of keys that start with a prefix.

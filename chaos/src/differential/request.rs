@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
     RangeRequest, RangeResponse, RequestOp, ResponseHeader, TxnRequest, TxnResponse, request_op,
@@ -11,8 +12,6 @@ use tonic::{Code, Status};
 use crate::endpoint::Endpoint;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
-/// Longer texts in a report would hide what matters.
-const SHOWN_CHARS_MAX: usize = 2_000;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,11 +67,6 @@ impl Request {
             Self::Put(_) | Self::Delete(_) | Self::Compact(_) => false,
         }
     }
-
-    /// Itself on a few lines, cut if huge.
-    pub fn shown(&self) -> String {
-        cut(format!("{self:?}"))
-    }
 }
 
 fn is_serializable_range(op: &RequestOp) -> bool {
@@ -114,17 +108,23 @@ impl Answer {
         }
         self
     }
-
-    /// Itself on a few lines, cut if huge.
-    pub fn shown(&self) -> String {
-        cut(format!("{self:?}"))
-    }
 }
 
-fn cut(text: String) -> String {
-    if text.len() <= SHOWN_CHARS_MAX {
-        return text;
+/// A put inside a transaction.
+pub fn put_op(put: PutRequest) -> RequestOp {
+    RequestOp { request: Some(request_op::Request::RequestPut(put)) }
+}
+
+/// A deletion inside a transaction.
+pub fn delete_op(delete: DeleteRangeRequest) -> RequestOp {
+    RequestOp { request: Some(request_op::Request::RequestDeleteRange(delete)) }
+}
+
+/// A read of all there is.
+pub fn everything() -> RangeRequest {
+    RangeRequest {
+        key: Bytes::from_static(b"\0"),
+        range_end: Bytes::from_static(b"\0"),
+        ..Default::default()
     }
-    let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-    format!("{shown}… ({} bytes in all)", text.len())
 }

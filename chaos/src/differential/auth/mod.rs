@@ -5,17 +5,7 @@
 //! none at all. `step` is what is asked and by whom, `side` one cluster with the tokens it gave out,
 //! `run` keeps both in step and judges.
 //!
-//! # What may differ
-//!
-//! Behaviour of late releases, which the one compared with does not have yet:
-//!
-//! - A watch that is refused tells why; there it always says `permission denied`.
-//! - Whoever may read one key may not watch all keys from it on (GHSA-xg4h-6gfc-h4m8); there they may.
-//! - The role root tells that it may do everything; there it tells what was granted to it.
-//! - The time to live of a lease is told to users only, and its keys to those who may read them; there
-//!   to everybody.
-//!
-//! Other such differences would let the two stores part, so no step asks for them: tokens while
+//! Some differences of late releases would let the two stores part, so no step asks for them: tokens while
 //! authentication is off, a permission of no keys, compactions and leases by nobody, and previous
 //! values and leases inside a transaction.
 

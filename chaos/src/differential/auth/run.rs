@@ -1,165 +1,119 @@
-//! The run itself: ask both, compare, count, and say how to see a failure again.
-
-use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+//! What a run of users and roles is.
 
 use super::side::{Reply, Side};
 use super::step::{Ask, FURNISH, Generator, Who};
 use crate::Failure;
-use crate::driver::Product;
+use crate::differential::allow_list::{Handling, Row};
+use crate::differential::coverage::Coverage;
+pub use crate::differential::engine::Plan;
+use crate::differential::engine::{self, Both, Surface};
+use crate::driver::{Cluster, Product};
 
-/// Steps shown before the one that failed.
-const CONTEXT: usize = 6;
 /// Steps between two times of setting users and roles up again.
 const FURNISH_EVERY: usize = 60;
-const FINDINGS_MAX: usize = 6;
 
 /// Refusals that every run must have seen, or it has shown little.
-const REFUSALS: &[&str] = &[
-    "etcdserver: permission denied",
-    "etcdserver: user name is empty",
-    "etcdserver: invalid auth token",
-    "etcdserver: authentication failed, invalid user ID or password",
-    "etcdserver: authentication is not enabled",
-    "etcdserver: user name already exists",
-    "etcdserver: user name not found",
-    "etcdserver: role name already exists",
-    "etcdserver: role name not found",
-    "etcdserver: role name is empty",
-    "etcdserver: role is not granted to the user",
-    "etcdserver: permission is not granted to the role",
-    "etcdserver: permission not given",
-    "etcdserver: invalid auth management",
-    "auth: authentication failed, password was given for no password user",
-];
+const REFUSALS: &str = "\
+etcdserver: permission denied; user name is empty; invalid auth token
+etcdserver: authentication failed, invalid user ID or password; authentication is not enabled
+etcdserver: user name already exists; user name not found; role name already exists
+etcdserver: role name not found; role name is empty; role is not granted to the user
+etcdserver: permission is not granted to the role; permission not given; invalid auth management
+auth: authentication failed, password was given for no password user";
 
-/// How to run it.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Decides all steps.
-    pub seed: u64,
-    /// How many.
-    pub steps: usize,
-    /// Of what is compared with one etcd.
-    pub members: usize,
-    /// What is compared with etcd: Meerkat, or etcd again to test the test.
-    pub product: Product,
+/// Behaviour of late releases, which the one compared with does not have yet.
+const ROWS: &[Row<Step, Reply>] = &[
+    Row {
+        contract: "C.6",
+        what: "a watch that is refused tells why; 3.5.1 always says `permission denied`",
+        handling: Handling::Accepted(|(_, ask), etcd, other| {
+            matches!((ask, etcd, other), (Ask::Watch(_), Reply::Told(etcd), Reply::Told(other))
+                if etcd.contains(DENIED) && other.contains("true true \"rpc error: code = "))
+        }),
+    },
+    Row {
+        contract: "C.6, GHSA-xg4h-6gfc-h4m8",
+        what: "whoever may read one key may not watch all keys from it on; in 3.5.1 they may",
+        handling: Handling::Accepted(|(_, ask), etcd, other| {
+            matches!((ask, etcd, other), (Ask::Watch((_, "\0")), Reply::Told(etcd), Reply::Told(other))
+                if etcd.starts_with("true false") && other.contains(DENIED))
+        }),
+    },
+    Row {
+        contract: "F 'Roles'",
+        what: "the role root tells that it may do everything; in 3.5.1 what was granted to it",
+        handling: Handling::Accepted(|(_, ask), etcd, other| {
+            matches!((ask, etcd, other), (Ask::RoleGet("root"), Reply::Told(_), Reply::Told(other))
+                if other == "[(b\"\", b\"\\0\", 2)]")
+        }),
+    },
+    Row {
+        contract: "F 'Lease'",
+        what: "the time to live of a lease is told to users only, and its keys to those who may read them; in 3.5.1 to everybody",
+        handling: Handling::Accepted(|(_, ask), etcd, other| {
+            let texts = ["user name is empty", "invalid auth token", "permission denied"];
+            matches!((ask, etcd, other), (Ask::LeaseTimeToLive { .. }, Reply::Told(_), Reply::Refused(_, text))
+                if texts.iter().any(|words| *text == format!("etcdserver: {words}")))
+        }),
+    },
+];
+const DENIED: &str = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
+
+/// Who asks for what.
+pub type Step = (Who, Ask);
+
+/// Runs it; what came up.
+pub async fn run(plan: &Plan) -> Result<Coverage, Failure> {
+    let again = format!("MEERKAT_SEED={}", plan.seed);
+    engine::run(plan, Users, Generator::new(plan.seed), &again).await
 }
 
-/// Runs it.
-pub async fn run(plan: &Plan) -> Result<(), Failure> {
-    println!("auth differential: MEERKAT_SEED={} repeats it", plan.seed);
-    let (etcd, other) =
-        tokio::try_join!(Side::start(Product::Etcd, 1), Side::start(plan.product, plan.members))?;
-    let mut both = Both::new(etcd, other);
-    let mut generator = Generator::new(plan.seed);
-    let began = Instant::now();
-    for index in 0..plan.steps {
-        if index % FURNISH_EVERY == 0 {
+struct Users;
+
+impl Surface for Users {
+    const NAME: &'static str = "auth differential";
+    const ALLOWED: &'static [Row<Step, Reply>] = ROWS;
+    type Step = Step;
+    type Answer = Reply;
+    type Side = Side;
+    type Generator = Generator;
+
+    fn coverage(&self) -> Coverage {
+        Coverage::of(REFUSALS)
+    }
+
+    /// Of etcd one member only.
+    async fn start(&self, product: Product, members: usize) -> Result<Side, Failure> {
+        Side::start(product, if product == Product::Etcd { 1 } else { members }).await
+    }
+
+    fn cluster(side: Side) -> Cluster {
+        side.cluster
+    }
+
+    async fn next(both: &mut Both<Self>, number: usize) -> Result<Step, Failure> {
+        if number.is_multiple_of(FURNISH_EVERY) {
             for ask in FURNISH {
-                both.step(&Who::User("root"), ask).await?;
-                both.step(&Who::Nobody, ask).await?;
+                both.take(&(Who::User("root"), ask.clone())).await?;
+                both.take(&(Who::Nobody, ask.clone())).await?;
             }
         }
-        let (who, ask) = generator.step();
-        both.step(&who, &ask).await?;
-    }
-    println!(
-        "auth differential: {} steps in {:?}, {} allowed differences; refusals: {:#?}",
-        both.steps,
-        began.elapsed(),
-        both.allowed,
-        both.refusals
-    );
-    let mut gaps = both.findings;
-    gaps.extend(
-        REFUSALS
-            .iter()
-            .filter(|text| !both.refusals.contains_key(**text))
-            .map(|text| format!("no step was refused with {text:?}; take more steps or another seed")),
-    );
-    Failure::from_findings("users and roles are as in etcd", gaps)?;
-    both.etcd.finish()?;
-    both.other.finish()
-}
-
-struct Both {
-    etcd: Side,
-    other: Side,
-    steps: usize,
-    allowed: usize,
-    refusals: BTreeMap<String, usize>,
-    recent: VecDeque<String>,
-    findings: Vec<String>,
-}
-
-impl Both {
-    fn new(etcd: Side, other: Side) -> Self {
-        Self {
-            etcd,
-            other,
-            steps: 0,
-            allowed: 0,
-            refusals: BTreeMap::new(),
-            recent: VecDeque::new(),
-            findings: Vec::new(),
-        }
+        Ok(both.generator.step())
     }
 
     /// One step on both. The members of the other cluster take turns.
-    async fn step(&mut self, who: &Who, ask: &Ask) -> Result<(), Failure> {
-        let member = self.steps % self.other.members();
-        self.steps += 1;
+    async fn take(both: &mut Both<Self>, step: &Step) -> Result<(), Failure> {
+        let (who, ask) = step;
+        let member = (both.taken - 1) % both.other.members();
         // What a member answers by what it knows itself.
-        if matches!(ask, Ask::Watch(_) | Ask::LeaseTimeToLive { .. }) && 1 < self.other.members() {
-            self.other.level(member).await;
+        if matches!(ask, Ask::Watch(_) | Ask::LeaseTimeToLive { .. }) && 1 < both.other.members() {
+            both.other.level(member).await;
         }
-        let (theirs, ours) = tokio::join!(self.etcd.ask(0, who, ask), self.other.ask(member, who, ask));
-        if let Reply::Refused(_, text) = &theirs {
-            *self.refusals.entry(text.clone()).or_default() += 1;
+        let (etcd, other) = tokio::join!(both.etcd.ask(0, who, ask), both.other.ask(member, who, ask));
+        if let Reply::Refused(_, text) = &etcd {
+            both.coverage.count_known(text);
         }
-        if theirs != ours {
-            if allowed(ask, &theirs, &ours) {
-                self.allowed += 1;
-            } else {
-                let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
-                self.findings.push(format!(
-                    "step {} by {who:?} at member {member}: {ask:?}\n  etcd: {theirs:?}\n  ours: {ours:?}\n  after:\n    {}",
-                    self.steps,
-                    recent.join("\n    ")
-                ));
-            }
-        }
-        if self.recent.len() == CONTEXT {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(format!("{who:?} {ask:?} -> {theirs:?}"));
-        if FINDINGS_MAX <= self.findings.len() {
-            return Failure::from_findings(
-                "users and roles are as in etcd",
-                std::mem::take(&mut self.findings),
-            );
-        }
-        Ok(())
-    }
-}
-
-/// What late releases do otherwise; see the module's own words.
-fn allowed(ask: &Ask, theirs: &Reply, ours: &Reply) -> bool {
-    const DENIED: &str = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
-    match (ask, theirs, ours) {
-        (Ask::Watch((_, end)), Reply::Told(theirs), Reply::Told(ours)) => {
-            let says_more = theirs.contains(DENIED) && ours.contains("true true \"rpc error: code = ");
-            let let_in = *end == "\0" && theirs.starts_with("true false") && ours.contains(DENIED);
-            says_more || let_in
-        }
-        (Ask::RoleGet("root"), Reply::Told(_), Reply::Told(ours)) => ours == "[(b\"\", b\"\\0\", 2)]",
-        (Ask::LeaseTimeToLive { .. }, Reply::Told(_), Reply::Refused(_, text)) => [
-            "etcdserver: user name is empty",
-            "etcdserver: invalid auth token",
-            "etcdserver: permission denied",
-        ]
-        .contains(&text.as_str()),
-        _ => false,
+        let difference = (etcd != other).then_some("the answers differ");
+        both.judge(step, difference, &etcd, &other).map(drop)
     }
 }

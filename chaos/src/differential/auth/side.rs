@@ -35,7 +35,8 @@ pub enum Reply {
 /// One cluster.
 #[derive(Debug)]
 pub struct Side {
-    cluster: Cluster,
+    /// Its processes.
+    pub cluster: Cluster,
     endpoints: Vec<Endpoint>,
     tokens: BTreeMap<&'static str, String>,
     enabled: bool,
@@ -48,11 +49,6 @@ impl Side {
         let cluster = Cluster::start(&spec).await?;
         let endpoints = cluster.endpoints();
         Ok(Self { cluster, endpoints, tokens: BTreeMap::new(), enabled: false })
-    }
-
-    /// Ends a run that succeeded.
-    pub fn finish(self) -> Result<(), Failure> {
-        self.cluster.finish()
     }
 
     /// How many members there are.

@@ -1,10 +1,6 @@
-//! How often each kind of step and answer came up; none may be missing.
-//!
-//! Kinds are read off the steps, the world before them and the answers. The generator asks here what
-//! is still missing, but notes nothing itself: one that only believes it made something is found out.
+//! Kinds of steps and answers that a run which begins with one member must contain.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::borrow::Cow;
 
 use meerkat_proto::error_text::EtcdError;
 
@@ -12,144 +8,73 @@ use super::answer::Answer;
 use super::learner::Errand;
 use super::step::{Ask, Step, Target, Urls};
 use super::world::{Health, Role, World};
+use crate::differential::coverage::Coverage;
 
-/// Kinds that every run must contain.
-const KINDS: &[&str] = &[
-    "list: linearizable",
-    "list: local",
-    "list: at a follower",
-    "list: with a member that was never started",
-    "list: with a learner",
-    "list: at a learner",
-    "add: a voter",
-    "add: a voter, at a follower",
-    "add: the second voter",
-    "add: a learner",
-    "add: several URLs",
-    "add: bad URLs",
-    "add: no URLs",
-    "add: a URL that is in use",
-    "add: a URL that is in use, after one that is not",
-    "add: a URL of a member that was removed",
-    "add: just after a start",
-    "add: while not enough are started",
-    "add: while a voter is down",
-    "add: a second learner",
-    "add: at a learner",
-    "remove: a follower",
-    "remove: the leader, at itself",
-    "remove: the leader, at a follower",
-    "remove: a learner",
-    "remove: a voter that was never started",
-    "remove: a voter that is down",
-    "remove: a voter while another is down",
-    "remove: a voter while not enough would be left",
-    "remove: the only member",
-    "remove: one that was removed",
-    "remove: unknown",
-    "remove: id 0",
-    "update: one that was never started",
-    "update: its own URLs",
-    "update: a URL that is in use",
-    "update: one that was removed",
-    "update: unknown",
-    "promote: a learner, at the leader",
-    "promote: a learner, at a follower",
-    "promote: a learner that was never started",
-    "promote: a voter",
-    "promote: one that was removed",
-    "promote: unknown",
-    "move leader: to a follower",
-    "move leader: to itself",
-    "move leader: to a learner",
-    "move leader: to one that was removed",
-    "move leader: unknown",
-    "move leader: asked of a follower",
-    "status: of the leader",
-    "status: of a follower",
-    "status: of a learner",
-    "start: a voter",
-    "start: a learner",
-    "start: one that was removed",
-    "start: one that was killed",
-    "kill: a follower",
-    "at a learner: SerializableRange",
-    "at a learner: LinearizableRange",
-    "at a learner: Put",
-    "at a learner: Delete",
-    "at a learner: ReadOnlyTxn",
-    "at a learner: Compact",
-    "at a learner: Grant",
-    "at a learner: TimeToLive",
-    "at a learner: Leases",
-    "at a learner: KeepAlive",
-    "at a learner: Watch",
-    "at a learner: HashKv",
-    "answer: members",
-    "answer: moved",
-    "answer: served by a learner",
-    "answer: etcdserver: member not found",
-    "answer: etcdserver: Peer URLs already exists",
-    "answer: etcdserver: given member URLs are invalid",
-    "answer: etcdserver: re-configuration failed due to not enough started members",
-    "answer: etcdserver: unhealthy cluster",
-    "answer: etcdserver: too many learner members in cluster",
-    "answer: etcdserver: can only promote a learner member",
-    "answer: etcdserver: can only promote a learner member which is in sync with leader",
-    "answer: etcdserver: not leader",
-    "answer: etcdserver: bad leader transferee",
-    "answer: etcdserver: rpc not supported for learner",
-];
+/// Beside every errand at a learner.
+const KINDS: &str = "\
+list: linearizable; local; at a follower; with a member that was never started; with a learner
+list: at a learner
+add: a voter; a voter, at a follower; the second voter; a learner; several URLs; bad URLs; no URLs
+add: a URL that is in use; a URL that is in use, after one that is not
+add: a URL of a member that was removed; just after a start; while not enough are started
+add: while a voter is down; a second learner; at a learner
+remove: a follower; the leader, at itself; the leader, at a follower; a learner
+remove: a voter that was never started; a voter that is down; a voter while another is down
+remove: a voter while not enough would be left; the only member; one that was removed; unknown; id 0
+update: one that was never started; its own URLs; a URL that is in use; one that was removed
+update: unknown
+promote: a learner, at the leader; a learner, at a follower; a learner that was never started
+promote: a voter; one that was removed; unknown
+move leader: to a follower; to itself; to a learner; to one that was removed; unknown
+move leader: asked of a follower
+status: of the leader; of a follower; of a learner
+start: a voter; a learner; one that was removed; one that was killed
+kill: a follower
+answer: members; moved; served by a learner; etcdserver: member not found
+answer: etcdserver: Peer URLs already exists; etcdserver: given member URLs are invalid
+answer: etcdserver: re-configuration failed due to not enough started members
+answer: etcdserver: unhealthy cluster; etcdserver: too many learner members in cluster
+answer: etcdserver: can only promote a learner member
+answer: etcdserver: can only promote a learner member which is in sync with leader
+answer: etcdserver: not leader; etcdserver: bad leader transferee
+answer: etcdserver: rpc not supported for learner";
 
-/// Counts of everything that came up.
-#[derive(Clone, Debug, Default)]
-pub struct Coverage {
-    kinds: BTreeMap<&'static str, u64>,
+/// All of them.
+pub fn table() -> Coverage {
+    let mut coverage = Coverage::of(KINDS);
+    Errand::ALL.iter().for_each(|errand| coverage.want(format!("at a learner: {errand:?}")));
+    coverage
 }
 
-impl Coverage {
-    /// Counts a step, before it is taken.
-    pub fn note_step(&mut self, step: &Step, world: &World) {
-        for kind in kinds_of(step, world) {
-            debug_assert!(KINDS.contains(&kind), "{kind} is not in the table");
-            *self.kinds.entry(kind).or_default() += 1;
+/// Counts a step, before it is taken.
+pub fn note_step(coverage: &mut Coverage, step: &Step, world: &World) {
+    kinds_of(step, world).iter().for_each(|kind| coverage.count(kind, true));
+}
+
+/// Counts an answer.
+pub fn note_answer(coverage: &mut Coverage, step: &Step, answer: &Answer) {
+    match answer {
+        Answer::Members { .. } => coverage.count("answer: members", true),
+        Answer::Moved(_) => coverage.count("answer: moved", true),
+        Answer::Served => {
+            coverage.count("answer: served by a learner", matches!(step, Step::AtLearner { .. }));
         }
+        Answer::Refused(_, text) => coverage.count_known(&format!("answer: {text}")),
+        Answer::Status { .. } | Answer::Hung => {}
     }
+}
 
-    /// Counts an answer.
-    pub fn note_answer(&mut self, step: &Step, answer: &Answer) {
-        let found = match answer {
-            Answer::Members { .. } => Some("answer: members"),
-            Answer::Moved(_) => Some("answer: moved"),
-            Answer::Served if matches!(step, Step::AtLearner { .. }) => Some("answer: served by a learner"),
-            Answer::Refused(_, text) => {
-                KINDS.iter().copied().find(|kind| kind.strip_prefix("answer: ") == Some(text.as_str()))
-            }
-            Answer::Served | Answer::Status { .. } | Answer::Hung => None,
-        };
-        if let Some(kind) = found {
-            *self.kinds.entry(kind).or_default() += 1;
-        }
-    }
-
-    /// How often the rarest kind of a step has come up; none if it is of no kind.
-    pub fn rarity(&self, step: &Step, world: &World) -> Option<u64> {
-        kinds_of(step, world).into_iter().map(|kind| self.kinds.get(kind).copied().unwrap_or(0)).min()
-    }
-
-    /// What should have come up and did not.
-    pub fn gaps(&self) -> Vec<String> {
-        let missing = KINDS.iter().filter(|kind| !self.kinds.contains_key(*kind));
-        missing.map(|kind| format!("never exercised: {kind}")).collect()
-    }
+/// How often the rarest kind of a step has come up; none if it is of no kind.
+pub fn rarity(coverage: &Coverage, step: &Step, world: &World) -> Option<u64> {
+    kinds_of(step, world).iter().map(|kind| coverage.times(kind)).min()
 }
 
 /// The kinds of a step in a world.
-pub fn kinds_of(step: &Step, world: &World) -> Vec<&'static str> {
+pub fn kinds_of(step: &Step, world: &World) -> Vec<Cow<'static, str>> {
     let mut kinds = Kinds(Vec::new());
     match step {
         Step::Ask { at, ask } => kinds.of_ask(*at, ask, world),
-        Step::AtLearner { errand, .. } => kinds.add(errand_kind(*errand), true),
+        Step::AtLearner { errand, .. } => kinds.0.push(format!("at a learner: {errand:?}").into()),
         Step::Start(mate) => {
             let voter = world.mates[*mate].role == Role::Voter;
             kinds.add("start: a voter", voter);
@@ -163,29 +88,12 @@ pub fn kinds_of(step: &Step, world: &World) -> Vec<&'static str> {
     kinds.0
 }
 
-fn errand_kind(errand: Errand) -> &'static str {
-    match errand {
-        Errand::SerializableRange => "at a learner: SerializableRange",
-        Errand::LinearizableRange => "at a learner: LinearizableRange",
-        Errand::Put => "at a learner: Put",
-        Errand::Delete => "at a learner: Delete",
-        Errand::ReadOnlyTxn => "at a learner: ReadOnlyTxn",
-        Errand::Compact => "at a learner: Compact",
-        Errand::Grant => "at a learner: Grant",
-        Errand::TimeToLive => "at a learner: TimeToLive",
-        Errand::Leases => "at a learner: Leases",
-        Errand::KeepAlive => "at a learner: KeepAlive",
-        Errand::Watch => "at a learner: Watch",
-        Errand::HashKv => "at a learner: HashKv",
-    }
-}
-
-struct Kinds(Vec<&'static str>);
+struct Kinds(Vec<Cow<'static, str>>);
 
 impl Kinds {
     fn add(&mut self, kind: &'static str, is: bool) {
         if is {
-            self.0.push(kind);
+            self.0.push(kind.into());
         }
     }
 
@@ -310,42 +218,25 @@ pub fn is_not_ready(answer: &Answer) -> bool {
     matches!(answer, Answer::Refused(_, text) if text == EtcdError::LearnerNotReady.message())
 }
 
-impl fmt::Display for Coverage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for kind in KINDS {
-            writeln!(f, "  {:>6}  {kind}", self.kinds.get(kind).copied().unwrap_or(0))?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonic::Code;
 
     #[test]
-    fn nothing_exercised_is_a_gap_for_every_kind() {
-        assert_eq!(Coverage::default().gaps().len(), KINDS.len());
-    }
-
-    #[test]
-    fn what_came_up_is_no_gap() {
-        let mut coverage = Coverage::default();
+    fn a_kind_is_less_rare_each_time_it_comes_up() {
+        let mut coverage = table();
         let step = Step::Ask { at: 1, ask: Ask::Remove(Target::Unknown) };
         let world = World::new(3);
-        assert_eq!(coverage.rarity(&step, &world), Some(0));
-        coverage.note_step(&step, &world);
-        assert_eq!(coverage.rarity(&step, &world), Some(1));
-        let text = EtcdError::MemberNotFound.message().to_owned();
-        coverage.note_answer(&step, &Answer::Refused(Code::NotFound, text));
-        assert_eq!(coverage.gaps().len(), KINDS.len() - 2);
+        assert_eq!(rarity(&coverage, &step, &world), Some(0));
+        note_step(&mut coverage, &step, &world);
+        assert_eq!(rarity(&coverage, &step, &world), Some(1));
     }
 
     #[test]
     fn every_answer_in_the_table_has_the_words_of_an_error() {
         let others = ["members", "moved", "served by a learner"];
-        for text in KINDS.iter().filter_map(|kind| kind.strip_prefix("answer: ")) {
+        let answers = KINDS.lines().filter_map(|line| line.strip_prefix("answer: "));
+        for text in answers.flat_map(|line| line.split("; ")) {
             let known = EtcdError::ALL.iter().any(|error| error.message() == text);
             assert!(known || others.contains(&text), "{text}");
         }

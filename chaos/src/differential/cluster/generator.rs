@@ -8,10 +8,11 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use super::coverage::Coverage;
+use super::coverage;
 use super::learner::Errand;
 use super::step::{Ask, Step, Target, Urls};
 use super::world::{Health, Role, World};
+use crate::differential::coverage::Coverage;
 
 /// How often the rarest kind is preferred, in a hundred.
 const HUNGER: u32 = 85;
@@ -48,7 +49,7 @@ impl Generator {
     pub fn next(&mut self, world: &mut World, coverage: &Coverage) -> Step {
         let changes = changes(world);
         let questions = questions(world);
-        let rarity = |step: &Step| coverage.rarity(step, world).unwrap_or(RARITY_OF_REST);
+        let rarity = |step: &Step| coverage::rarity(coverage, step, world).unwrap_or(RARITY_OF_REST);
         // What this world is the first to allow is asked before it becomes another; first what it
         // allows for a moment only.
         let new: Vec<Step> = questions.iter().filter(|step| rarity(step) == 0).cloned().collect();

@@ -1,27 +1,26 @@
-//! The run itself: the same steps to both clusters, one at a time, each answer compared.
+//! What a run about membership is: the same steps to both clusters, one at a time, each answer compared.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use meerkat_proto::error_text::EtcdError;
 use tonic::Status;
 
-use super::allow_list::allowed;
+use super::allow_list::ROWS;
 use super::answer::{Answer, Raw};
-use super::coverage::{Coverage, is_not_ready};
+use super::coverage::{self, is_not_ready};
 use super::generator::Generator;
 use super::side::Side;
 use super::step::{Ask, Step, Target, Urls};
 use super::world::{Health, Mate, Role, World};
 use crate::Failure;
-use crate::driver::Product;
+use crate::differential::allow_list::{Row, allowed};
+use crate::differential::coverage::Coverage;
+pub use crate::differential::engine::Plan;
+use crate::differential::engine::{self, Both, Surface};
+use crate::driver::{Cluster, Product};
 
 /// A run goes on for so many times its steps if some kind has not come up.
 const EXTENSION_MAX: usize = 3;
-/// Steps shown before the one that failed.
-const CONTEXT: usize = 12;
-/// Differences collected before the run gives up.
-const FINDINGS_MAX: usize = 8;
 /// After a change, even one that was refused when it was applied, until a leader of 3.5.1 takes another.
 const AFTER_CHANGE: Duration = Duration::from_millis(150);
 /// After a transfer of leadership that cannot succeed, until 3.5.1 gives it up.
@@ -32,42 +31,87 @@ const SURELY_FRESH: Duration = Duration::from_secs(4);
 /// Until a death has been noticed by all.
 const AFTER_KILL: Duration = Duration::from_millis(1_000);
 
-/// How to run it.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Decides all steps.
-    pub seed: u64,
-    /// How many.
-    pub steps: usize,
-    /// Members that each cluster begins with. Some kinds of step need one that began alone; a run that
-    /// did goes on beyond its steps until every kind has come up.
-    pub members: usize,
-    /// What is compared with etcd: Meerkat, or etcd again to test the test.
-    pub product: Product,
+/// Runs it; what came up. Some kinds of step need a cluster that began with one member; such a run goes
+/// on beyond its steps until every kind has come up.
+pub async fn run(plan: &Plan) -> Result<Coverage, Failure> {
+    let Plan { seed, steps, members, .. } = plan;
+    let again =
+        format!("meerkat-chaos cluster-differential --seed {seed} --steps {steps} --members {members}");
+    let mut world = World::new(*members);
+    if 1 < *members {
+        world.health = Health::Fresh;
+    }
+    engine::run(plan, world, Generator::new(*seed), &again).await
 }
 
-/// Runs it; what came up.
-pub async fn run(plan: &Plan) -> Result<Coverage, Failure> {
-    let replay = format!(
-        "meerkat-chaos cluster-differential --seed {} --steps {} --members {}",
-        plan.seed, plan.steps, plan.members
-    );
-    println!("cluster differential: seed {}; again with: {replay}", plan.seed);
-    let mut both = Both::start(plan).await?;
-    let result = both.take_all(plan).await;
-    let result = both.verdict().and(result).map_err(|failure| both.explain(failure, &replay));
-    println!(
-        "cluster differential: {} steps, {} members known, in {:?}\n{}",
-        both.taken,
-        both.world.mates.len(),
-        both.began.elapsed(),
-        both.coverage
-    );
-    result?;
-    let coverage = both.coverage.clone();
-    both.etcd.finish()?;
-    both.other.finish()?;
-    Ok(coverage)
+impl Surface for World {
+    const NAME: &'static str = "cluster differential";
+    const ALLOWED: &'static [Row<Step, Answer>] = ROWS;
+    type Step = Step;
+    type Answer = Answer;
+    type Side = Side;
+    type Generator = Generator;
+
+    fn coverage(&self) -> Coverage {
+        coverage::table()
+    }
+
+    fn patience(&self) -> Option<usize> {
+        (self.began_with == 1).then_some(EXTENSION_MAX)
+    }
+
+    fn at(&self) -> String {
+        format!("in {self:?}")
+    }
+
+    async fn start(&self, product: Product, members: usize) -> Result<Side, Failure> {
+        Side::start(product, members).await
+    }
+
+    fn cluster(side: Side) -> Cluster {
+        side.cluster
+    }
+
+    async fn next(both: &mut Both<Self>, _: usize) -> Result<Step, Failure> {
+        let step = both.generator.next(&mut both.world, &both.coverage);
+        let probes_freshness = matches!(step, Step::Ask { ask: Ask::Add { urls: Urls::Plain(_), .. }, .. });
+        let too_late = SURELY_FRESH < both.etcd.started_for().max(both.other.started_for());
+        let missed = both.world.health == Health::Fresh && probes_freshness && too_late;
+        Ok(if missed { Step::Rest } else { step })
+    }
+
+    async fn take(both: &mut Both<Self>, step: &Step) -> Result<(), Failure> {
+        coverage::note_step(&mut both.coverage, step, &both.world);
+        if !matches!(step, Step::Ask { .. } | Step::AtLearner { .. }) {
+            println!("  {step:?}");
+        }
+        match step {
+            Step::Ask { at, ask } => both.ask(step, *at, ask).await,
+            Step::AtLearner { at, errand } => {
+                let (etcd, other) =
+                    tokio::join!(both.etcd.run_errand(*at, *errand), both.other.run_errand(*at, *errand));
+                both.compare(step, &etcd?, &other?).map(drop)
+            }
+            Step::Start(mate) | Step::Restart(mate) => both.start_mate(*mate).await,
+            Step::Kill(mate) => {
+                both.etcd.kill(*mate)?;
+                both.other.kill(*mate)?;
+                both.world.mates[*mate].running = false;
+                tokio::time::sleep(AFTER_KILL).await;
+                both.settle().await
+            }
+            Step::StartRemoved(mate) => {
+                both.etcd.start_removed(*mate)?;
+                both.other.start_removed(*mate)?;
+                both.await_end_of(*mate).await
+            }
+            Step::Rest => {
+                tokio::join!(both.etcd.rest(), both.other.rest());
+                both.world.health = Health::Healthy;
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Whether a change came too soon after another for 3.5.1; see the list of wanted differences. It has
@@ -82,105 +126,7 @@ fn is_parting(status: &Status) -> bool {
     status.message() == EtcdError::Stopped.message() || !status.message().starts_with("etcdserver: ")
 }
 
-/// Both clusters in step.
-#[derive(Debug)]
-struct Both {
-    etcd: Side,
-    other: Side,
-    world: World,
-    coverage: Coverage,
-    recent: VecDeque<String>,
-    findings: Vec<String>,
-    taken: usize,
-    began: Instant,
-}
-
-impl Both {
-    async fn start(plan: &Plan) -> Result<Self, Failure> {
-        let (etcd, other) =
-            tokio::join!(Side::start(Product::Etcd, plan.members), Side::start(plan.product, plan.members));
-        let (etcd, other) = (etcd?, other?);
-        let mut world = World::new(plan.members);
-        if 1 < plan.members {
-            world.health = Health::Fresh;
-        }
-        let (coverage, recent, findings) = Default::default();
-        Ok(Self { etcd, other, world, coverage, recent, findings, taken: 0, began: Instant::now() })
-    }
-
-    async fn take_all(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let mut generator = Generator::new(plan.seed);
-        for taken in 0..plan.steps * EXTENSION_MAX {
-            if plan.steps <= taken && (1 < plan.members || self.coverage.gaps().is_empty()) {
-                break;
-            }
-            let step = generator.next(&mut self.world, &self.coverage);
-            self.take(&step).await?;
-        }
-        self.verdict()
-    }
-
-    fn explain(&self, failure: Failure, replay: &str) -> Failure {
-        let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
-        let text = |what| {
-            format!(
-                "{what}\n  world: {:?}\n  last steps:\n    {}\nagain with: {replay}",
-                self.world,
-                recent.join("\n    ")
-            )
-        };
-        failure.put(text)
-    }
-
-    fn verdict(&self) -> Result<(), Failure> {
-        Failure::from_findings("both answer the same", self.findings.clone())
-    }
-
-    async fn take(&mut self, step: &Step) -> Result<(), Failure> {
-        let probes_freshness = matches!(step, Step::Ask { ask: Ask::Add { urls: Urls::Plain(_), .. }, .. });
-        let too_late = SURELY_FRESH < self.etcd.started_for().max(self.other.started_for());
-        if self.world.health == Health::Fresh && probes_freshness && too_late {
-            return self.rest().await;
-        }
-        self.recent.push_back(format!("{step:?}"));
-        if CONTEXT < self.recent.len() {
-            self.recent.pop_front();
-        }
-        self.coverage.note_step(step, &self.world);
-        self.taken += 1;
-        if !matches!(step, Step::Ask { .. } | Step::AtLearner { .. }) {
-            println!("  {:>6.1} s  step {}: {step:?}", self.began.elapsed().as_secs_f64(), self.taken);
-        }
-        match step {
-            Step::Ask { at, ask } => self.ask(step, *at, ask).await,
-            Step::AtLearner { at, errand } => {
-                let (etcd, other) =
-                    tokio::join!(self.etcd.run_errand(*at, *errand), self.other.run_errand(*at, *errand));
-                self.compare(step, &etcd?, &other?).map(drop)
-            }
-            Step::Start(mate) | Step::Restart(mate) => self.start_mate(*mate).await,
-            Step::Kill(mate) => {
-                self.etcd.kill(*mate)?;
-                self.other.kill(*mate)?;
-                self.world.mates[*mate].running = false;
-                tokio::time::sleep(AFTER_KILL).await;
-                self.settle().await
-            }
-            Step::StartRemoved(mate) => {
-                self.etcd.start_removed(*mate)?;
-                self.other.start_removed(*mate)?;
-                self.await_end_of(*mate).await
-            }
-            Step::Rest => self.rest().await,
-        }
-    }
-
-    async fn rest(&mut self) -> Result<(), Failure> {
-        tokio::join!(self.etcd.rest(), self.other.rest());
-        self.world.health = Health::Healthy;
-        Ok(())
-    }
-
+impl Both<World> {
     async fn start_mate(&mut self, mate: usize) -> Result<(), Failure> {
         let role = self.world.mates[mate].role;
         if !self.world.mates[mate].started {
@@ -225,7 +171,7 @@ impl Both {
         }
         let (etcd, other) = tokio::join!(self.etcd.ask(at, ask), self.other.ask(at, ask));
         let (mut etcd, mut other) = (etcd?, other?);
-        if matches!(ask, Ask::MoveLeader(_)) && self.differ(step, &etcd, &other) {
+        if matches!(ask, Ask::MoveLeader(_)) && self.is_unexplained(step, &etcd, &other) {
             // An election of its own may have come between; both are asked again with the same leader.
             self.settle().await?;
             etcd = self.etcd.ask(at, ask).await?;
@@ -281,22 +227,19 @@ impl Both {
         Ok(parted)
     }
 
-    fn differ(&self, step: &Step, etcd: &Raw, other: &Raw) -> bool {
+    fn is_unexplained(&self, step: &Step, etcd: &Raw, other: &Raw) -> bool {
         let (etcd, other) = (self.etcd.names.comparable(etcd), self.other.names.comparable(other));
-        etcd != other && allowed(step, &etcd, &other).is_none()
+        etcd != other && allowed(ROWS, step, &etcd, &other).is_none()
     }
 
     /// Compares two answers; etcd's.
     fn compare(&mut self, step: &Step, etcd: &Raw, other: &Raw) -> Result<Answer, Failure> {
         let (etcd, other) = (self.etcd.names.comparable(etcd), self.other.names.comparable(other));
-        self.coverage.note_answer(step, &etcd);
-        if etcd == other || allowed(step, &etcd, &other).is_some() {
-            return Ok(etcd);
-        }
-        self.findings.push(format!("{step:?}\n    etcd:  {etcd:?}\n    other: {other:?}"));
+        coverage::note_answer(&mut self.coverage, step, &etcd);
+        let difference = (etcd != other).then_some("the answers differ");
         // Once only one of them has changed, nothing later could be compared.
         let apart = etcd.is_refusal() != other.is_refusal() || etcd == Answer::Hung || other == Answer::Hung;
-        if apart || FINDINGS_MAX <= self.findings.len() {
+        if !self.judge(step, difference, &etcd, &other)? && apart {
             self.verdict()?;
         }
         Ok(etcd)

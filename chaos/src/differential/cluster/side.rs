@@ -33,7 +33,8 @@ pub struct Side {
     pub product: Product,
     /// What it calls its members.
     pub names: Names,
-    cluster: Cluster,
+    /// Its processes.
+    pub cluster: Cluster,
     /// By number: the process, if there is one, and the peer URLs.
     seats: Vec<Seat>,
     /// A process that was laid out and not taken in yet.
@@ -67,11 +68,6 @@ impl Side {
             side.seats.push(Seat { member: Some(index), urls: vec![url] });
         }
         Ok(side)
-    }
-
-    /// Ends a run that succeeded.
-    pub fn finish(self) -> Result<(), Failure> {
-        self.cluster.finish()
     }
 
     /// Hides the ports of a process; its peer URL.

@@ -42,6 +42,8 @@ pub enum Health {
 /// Everything known.
 #[derive(Clone, Debug, Default)]
 pub struct World {
+    /// How many members there were at first.
+    pub began_with: usize,
     /// All members, by number.
     pub mates: Vec<Mate>,
     /// Who leads; the run brings leadership there on both clusters.
@@ -56,7 +58,7 @@ impl World {
     /// A cluster of so many voters.
     pub fn new(members: usize) -> Self {
         let mate = Mate { role: Role::Voter, real: true, started: true, running: true };
-        Self { mates: vec![mate; members], ..Self::default() }
+        Self { began_with: members, mates: vec![mate; members], ..Self::default() }
     }
 
     /// Numbers of all members of which this holds.

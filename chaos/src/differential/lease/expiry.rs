@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::{DeleteRangeRequest, LeaseGrantRequest, PutRequest};
 
-use super::run::Both;
 use super::step::{Ask, Step};
+use super::world::World;
 use crate::Failure;
+use crate::differential::engine::Both;
 use crate::differential::request::Request;
 
 /// How long after its time a lease may take to end before the run gives up.
@@ -43,7 +44,7 @@ const ROUNDS: [&[Short]; 4] = [
 ];
 
 /// One round; rounds take turns. In the last of them the lease is renewed half-way.
-pub async fn round(both: &mut Both, number: usize) -> Result<(), Failure> {
+pub async fn round(both: &mut Both<World>, number: usize) -> Result<(), Failure> {
     let shorts = ROUNDS[number % ROUNDS.len()];
     let renewed = number % ROUNDS.len() == ROUNDS.len() - 1;
     let mut granted = Vec::new();
@@ -53,7 +54,7 @@ pub async fn round(both: &mut Both, number: usize) -> Result<(), Failure> {
         granted.push((name, sent + Duration::from_secs(short.lives)));
         attach(both, name, short.keys).await?;
         let ask = Ask::TimeToLive { lease: name, keys: true };
-        both.take(Step::Ask { member: index % both.world.members, ask }).await?;
+        both.take(&Step::Ask { member: index % both.world.members, ask }).await?;
         // Before the next lease is granted: this one is running out.
         move_some_away(both, name).await?;
     }
@@ -71,31 +72,31 @@ pub async fn round(both: &mut Both, number: usize) -> Result<(), Failure> {
     both.compare_events().await?;
     for (name, _) in &granted {
         let ask = Ask::TimeToLive { lease: *name, keys: true };
-        both.take(Step::Ask { member: 0, ask }).await?;
-        both.take(Step::Ask { member: 0, ask: Ask::Revoke(*name) }).await?;
+        both.take(&Step::Ask { member: 0, ask }).await?;
+        both.take(&Step::Ask { member: 0, ask: Ask::Revoke(*name) }).await?;
         let put = PutRequest { key: Bytes::from_static(b"late"), lease: *name, ..Default::default() };
-        both.take(Step::Kv { member: 0, request: Request::Put(put) }).await?;
+        both.take(&Step::Kv { member: 0, request: Request::Put(put) }).await?;
         // Its id is for the next round, not for a lease that stays.
         both.world.gone.remove(name);
     }
     both.compare_state().await
 }
 
-async fn grant(both: &mut Both, index: usize, short: &Short) -> Result<i64, Failure> {
+async fn grant(both: &mut Both<World>, index: usize, short: &Short) -> Result<i64, Failure> {
     let ask = Ask::Grant(LeaseGrantRequest { ttl: short.ttl, id: short.id });
     let member = index % both.world.members;
     both.coverage.count("grant: TTL of 0", short.ttl == 0);
     both.coverage.count("grant: negative TTL", short.ttl < 0);
     both.coverage.count("grant: TTL below the floor", (1..FLOOR).contains(&short.ttl));
     let name = both.next_name(short.id);
-    both.take(Step::Ask { member, ask }).await?;
+    both.take(&Step::Ask { member, ask }).await?;
     match both.world.leases.get(&name) {
         Some(ttl) if u64::try_from(*ttl) == Ok(short.lives) => Ok(name),
         other => Err(Failure::broken(format!("etcd granted {other:?} for {short:?}"))),
     }
 }
 
-async fn attach(both: &mut Both, name: i64, count: usize) -> Result<(), Failure> {
+async fn attach(both: &mut Both<World>, name: i64, count: usize) -> Result<(), Failure> {
     for number in (0..count).rev() {
         let put = PutRequest {
             key: format!("short/{number:02}/{name}").into_bytes().into(),
@@ -104,31 +105,31 @@ async fn attach(both: &mut Both, name: i64, count: usize) -> Result<(), Failure>
             ..Default::default()
         };
         let member = number % both.world.members;
-        both.take(Step::Kv { member, request: Request::Put(put) }).await?;
+        both.take(&Step::Kv { member, request: Request::Put(put) }).await?;
     }
     Ok(())
 }
 
 /// Of three keys or more, one leaves its lease, and one leaves altogether: neither ends with it.
-async fn move_some_away(both: &mut Both, name: i64) -> Result<(), Failure> {
+async fn move_some_away(both: &mut Both<World>, name: i64) -> Result<(), Failure> {
     let keys = both.world.keys_of(name);
     if keys.len() < 3 {
         return Ok(());
     }
     let put = PutRequest { key: keys[0].clone(), value: Bytes::from_static(b"w"), ..Default::default() };
-    both.take(Step::Kv { member: 0, request: Request::Put(put) }).await?;
+    both.take(&Step::Kv { member: 0, request: Request::Put(put) }).await?;
     let delete = DeleteRangeRequest { key: keys[1].clone(), ..Default::default() };
-    both.take(Step::Kv { member: 0, request: Request::Delete(delete) }).await?;
+    both.take(&Step::Kv { member: 0, request: Request::Delete(delete) }).await?;
     both.coverage.count("expiry: after a key left the lease", true);
     Ok(())
 }
 
 /// Renews a lease; when it may now end at the earliest.
-async fn renew(both: &mut Both, name: i64, lives: u64) -> Result<Instant, Failure> {
+async fn renew(both: &mut Both<World>, name: i64, lives: u64) -> Result<Instant, Failure> {
     let sent = Instant::now();
     let stream = both.world.streams.len();
-    both.take(Step::Open { member: stream % both.world.members }).await?;
-    both.take(Step::Renew { stream, leases: vec![name] }).await?;
-    both.take(Step::Close { stream }).await?;
+    both.take(&Step::Open { member: stream % both.world.members }).await?;
+    both.take(&Step::Renew { stream, leases: vec![name] }).await?;
+    both.take(&Step::Close { stream }).await?;
     Ok(sent + Duration::from_secs(lives))
 }

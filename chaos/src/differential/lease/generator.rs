@@ -9,8 +9,7 @@
 use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::compare::{CompareResult, CompareTarget, TargetUnion};
 use meerkat_proto::pb::etcdserver::{
-    Compare, DeleteRangeRequest, LeaseGrantRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
-    request_op,
+    Compare, DeleteRangeRequest, LeaseGrantRequest, PutRequest, RequestOp, TxnRequest, request_op,
 };
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -20,7 +19,7 @@ use super::names::is_picked;
 use super::step::{Ask, Step};
 use super::world::World;
 use crate::differential::keys;
-use crate::differential::request::Request;
+use crate::differential::request::{Request, delete_op, everything, put_op};
 
 /// The longest TTL there is.
 pub const TTL_MAX: i64 = 9_000_000_000;
@@ -121,7 +120,7 @@ impl Generator {
     fn kv(&mut self, world: &World) -> Request {
         match self.random.random_range(0..48) {
             0..=21 => Request::Put(self.put(world)),
-            22..=25 => Request::Delete(self.delete()),
+            22..=25 => Request::Delete(keys::deletion(&mut self.random)),
             26..=29 => Request::Range(everything()),
             30..=34 => Request::Txn(self.txn_of_puts(world)),
             35..=37 => Request::Txn(self.nested(world)),
@@ -162,17 +161,6 @@ impl Generator {
             }
         }
         keys::key(&mut self.random)
-    }
-
-    fn delete(&mut self) -> DeleteRangeRequest {
-        let (key, range_end) = loop {
-            let (key, range_end) = keys::range(&mut self.random);
-            // Everything above a key is deleted rarely, or little would be left on any lease.
-            if range_end.is_empty() || self.chance(6) {
-                break (key, range_end);
-            }
-        };
-        DeleteRangeRequest { key, range_end, prev_kv: self.random.random() }
     }
 
     fn txn_of_puts(&mut self, world: &World) -> TxnRequest {
@@ -226,8 +214,7 @@ impl Generator {
     fn txn_of_delete_and_put(&mut self, world: &World) -> TxnRequest {
         let key = self.key(world);
         let delete = DeleteRangeRequest { key, prev_kv: true, ..Default::default() };
-        let delete = RequestOp { request: Some(request_op::Request::RequestDeleteRange(delete)) };
-        TxnRequest { success: vec![delete, put_op(self.put(world))], ..Default::default() }
+        TxnRequest { success: vec![delete_op(delete), put_op(self.put(world))], ..Default::default() }
     }
 
     fn many_puts(&mut self, world: &World) -> TxnRequest {
@@ -244,19 +231,6 @@ impl Generator {
             ..Default::default()
         }
     }
-}
-
-/// A read of all there is.
-pub fn everything() -> RangeRequest {
-    RangeRequest {
-        key: Bytes::from_static(b"\0"),
-        range_end: Bytes::from_static(b"\0"),
-        ..Default::default()
-    }
-}
-
-fn put_op(put: PutRequest) -> RequestOp {
-    RequestOp { request: Some(request_op::Request::RequestPut(put)) }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@
 
 pub mod answer;
 pub mod coverage;
-pub mod events;
 pub mod expiry;
 pub mod generator;
 pub mod leaderless;

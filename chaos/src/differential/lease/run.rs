@@ -1,34 +1,27 @@
-//! The run itself: the same steps to both clusters, one at a time, each answer compared.
+//! What a run of leases is: the same steps to both clusters, one at a time, each answer compared.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use meerkat_proto::pb::etcdserver::LeaseGrantRequest;
 use meerkat_proto::pb::mvcc::Event;
 
 use super::answer::{LeaseAnswer, same};
-use super::coverage::Coverage;
-use super::expiry;
-use super::generator::{Generator, everything};
-use super::leaderless;
-use super::names;
+use super::generator::Generator;
 use super::side::Side;
 use super::step::{Ask, Step};
 use super::world::World;
+use super::{coverage, expiry, leaderless, names};
 use crate::Failure;
 use crate::differential::compare::{HiddenValues, difference};
-use crate::differential::request::Request;
-use crate::driver::Product;
+use crate::differential::coverage::Coverage;
+use crate::differential::engine::{self, Both, Surface};
+use crate::differential::request::{Request, everything};
+use crate::driver::{Cluster, Product};
 
 /// Steps between two comparisons of all events.
 const COMPARE_EVERY: usize = 100;
 /// How long nothing happens at the end, for events that nobody is owed.
 const LISTEN_ON: Duration = Duration::from_millis(700);
-/// Steps shown before the one that failed.
-const CONTEXT: usize = 12;
-/// Differences collected before the run gives up. One run then shows the kinds there are, as long
-/// as the two stores themselves stay in step.
-const FINDINGS_MAX: usize = 8;
 
 /// How to run it.
 #[derive(Clone, Copy, Debug)]
@@ -45,132 +38,100 @@ pub struct Plan {
     pub product: Product,
 }
 
-/// Runs it.
+/// Runs it; what came up.
 pub async fn run(plan: &Plan) -> Result<Coverage, Failure> {
-    let replay = format!(
-        "meerkat-chaos lease-differential --seed {} --steps {} --expiries {} --members {}",
-        plan.seed, plan.steps, plan.expiries, plan.members
+    let Plan { seed, steps, expiries, members, product } = *plan;
+    let again = format!(
+        "meerkat-chaos lease-differential --seed {seed} --steps {steps} --expiries {expiries} --members {members}"
     );
-    println!("lease differential: seed {}; again with: {replay}", plan.seed);
-    let began = Instant::now();
-    let mut both = Both::start(plan).await?;
-    let result = both.take_all(plan).await;
-    // If the stores fell out of step, the differences before that say why.
-    let result = both.verdict().and(result).map_err(|failure| both.explain(failure, &replay));
-    println!(
-        "lease differential: {} steps, {} member(s), in {:?}, revision {}\n{}",
-        plan.steps,
-        plan.members,
-        began.elapsed(),
-        both.world.revision,
-        both.coverage
-    );
-    result?;
-    Failure::from_findings("every kind of step and answer is exercised", both.coverage.gaps(plan.members))
-        .map_err(|failure| both.explain(failure, &replay))?;
-    let coverage = both.coverage.clone();
-    both.etcd.finish()?;
-    both.other.finish()?;
-    Ok(coverage)
+    let expire_every = (steps / expiries.max(1)).max(1);
+    let world = World { expiries, expire_every, ..World::new(members) };
+    let plan = engine::Plan { seed, steps, members, product };
+    engine::run(&plan, world, Generator::new(seed), &again).await
 }
 
-/// Both clusters in step.
-#[derive(Debug)]
-pub struct Both {
-    etcd: Side,
-    other: Side,
-    /// What has been built up.
-    pub world: World,
-    /// What came up.
-    pub coverage: Coverage,
-    recent: VecDeque<String>,
-    /// Answers of the Lease service that differ.
-    findings: Vec<String>,
-    /// Events the world has taken in.
-    learned: usize,
-    /// Events compared so far.
-    compared: usize,
-}
+impl Surface for World {
+    const NAME: &'static str = "lease differential";
+    type Step = Step;
+    type Answer = LeaseAnswer;
+    type Side = Side;
+    type Generator = Generator;
 
-impl Both {
-    async fn start(plan: &Plan) -> Result<Self, Failure> {
-        let etcd = Side::start(Product::Etcd, plan.members).await?;
-        let other = Side::start(plan.product, plan.members).await?;
-        let (world, coverage) = (World::new(plan.members), Coverage::default());
-        Ok(Self {
-            etcd,
-            other,
-            world,
-            coverage,
-            recent: VecDeque::new(),
-            findings: Vec::new(),
-            learned: 0,
-            compared: 0,
-        })
+    fn coverage(&self) -> Coverage {
+        let mut coverage = Coverage::of(coverage::KINDS);
+        if 1 < self.members {
+            coverage.want(coverage::NO_LEADER.to_owned());
+        }
+        coverage
     }
 
-    async fn take_all(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let mut generator = Generator::new(plan.seed);
-        let every = (plan.steps / plan.expiries.max(1)).max(1);
-        let mut rounds = 0;
-        for index in 0..plan.steps {
-            let step = generator.next(&self.world);
-            self.take(step).await?;
-            if index % COMPARE_EVERY == COMPARE_EVERY - 1 {
-                self.compare_events().await?;
-            }
-            if index % every == every - 1 && rounds < plan.expiries {
-                self.compare_events().await?;
-                expiry::round(self, rounds).await?;
-                rounds += 1;
-            }
-        }
-        let listening = tokio::join!(self.etcd.listen(LISTEN_ON), self.other.listen(LISTEN_ON));
-        listening.0.and(listening.1)?;
-        self.compare_events().await?;
-        self.compare_state().await?;
-        if 1 < plan.members {
-            leaderless::compare(self).await?;
-        }
-        self.verdict()
+    fn at(&self) -> String {
+        format!("at revision {}", self.revision)
     }
 
-    fn explain(&self, failure: Failure, replay: &str) -> Failure {
-        let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
-        let text =
-            |what| format!("{what}\n  last steps:\n    {}\nagain with: {replay}", recent.join("\n    "));
-        failure.put(text)
+    async fn start(&self, product: Product, members: usize) -> Result<Side, Failure> {
+        Side::start(product, members).await
     }
 
-    /// One step on both.
-    pub async fn take(&mut self, step: Step) -> Result<(), Failure> {
-        self.recent.push_back(format!("at {}: {step:?}", self.world.revision));
-        if CONTEXT < self.recent.len() {
-            self.recent.pop_front();
+    fn cluster(side: Side) -> Cluster {
+        side.members.cluster
+    }
+
+    async fn next(both: &mut Both<Self>, number: usize) -> Result<Step, Failure> {
+        if number != 0 && number.is_multiple_of(COMPARE_EVERY) {
+            both.compare_events().await?;
         }
-        self.coverage.note_step(&step, &self.world);
+        if number != 0 && number.is_multiple_of(both.world.expire_every) {
+            both.expire().await?;
+        }
+        Ok(both.generator.next(&both.world))
+    }
+
+    async fn take(both: &mut Both<Self>, step: &Step) -> Result<(), Failure> {
+        coverage::note_step(&mut both.coverage, step, &both.world);
         match step {
-            Step::Ask { member, ask } => self.ask(member, ask).await,
-            Step::Kv { member, request } => self.change(member, request).await,
+            Step::Ask { member, ask } => both.ask(*member, *ask).await,
+            Step::Kv { member, request } => both.change(*member, request).await,
             Step::Open { member } => {
-                self.world.streams.push(Some(member));
-                self.etcd.open(member);
-                self.other.open(member);
+                both.world.streams.push(Some(*member));
+                both.etcd.open(*member);
+                both.other.open(*member);
                 Ok(())
             }
             Step::Close { stream } => {
-                self.world.streams[stream] = None;
-                self.etcd.close(stream);
-                self.other.close(stream);
+                both.world.streams[*stream] = None;
+                both.etcd.close(*stream);
+                both.other.close(*stream);
                 Ok(())
             }
             Step::HalfClose { stream } => {
-                self.world.streams[stream] = None;
-                let (etcd, other) = tokio::join!(self.etcd.half_close(stream), self.other.half_close(stream));
-                self.require_same("the ends of a half-closed stream", &etcd, &other)
+                both.world.streams[*stream] = None;
+                let (etcd, other) =
+                    tokio::join!(both.etcd.half_close(*stream), both.other.half_close(*stream));
+                both.require_same("the ends of a half-closed stream", &etcd, &other)
             }
-            Step::Renew { stream, leases } => self.renew(stream, &leases).await,
+            Step::Renew { stream, leases } => both.renew(*stream, leases).await,
         }
+    }
+
+    async fn close(both: &mut Both<Self>) -> Result<(), Failure> {
+        both.expire().await?;
+        tokio::time::sleep(LISTEN_ON).await;
+        both.compare_events().await?;
+        both.compare_state().await?;
+        if 1 < both.world.members { leaderless::compare(both).await } else { Ok(()) }
+    }
+}
+
+impl Both<World> {
+    /// The next round of leases that run out, if one is left.
+    async fn expire(&mut self) -> Result<(), Failure> {
+        if self.world.rounds < self.world.expiries {
+            self.compare_events().await?;
+            expiry::round(self, self.world.rounds).await?;
+            self.world.rounds += 1;
+        }
+        Ok(())
     }
 
     async fn ask(&mut self, member: usize, ask: Ask) -> Result<(), Failure> {
@@ -192,7 +153,7 @@ impl Both {
         }
         let (etcd, other) = (etcd.comparable(&self.etcd.names), other.comparable(&self.other.names));
         self.require_same("the answers", &etcd, &other)?;
-        self.coverage.note_answer(&etcd);
+        coverage::note_answer(&mut self.coverage, &etcd);
         match (ask, &etcd) {
             (Ask::Grant(_), LeaseAnswer::Grant(granted)) => self.world.granted(granted.id, granted.ttl),
             (Ask::Revoke(lease), LeaseAnswer::Revoke(_)) => self.world.ended(lease),
@@ -206,20 +167,18 @@ impl Both {
         if id == 0 { names::picked(self.world.picked) } else { id }
     }
 
-    async fn change(&mut self, member: usize, request: Request) -> Result<(), Failure> {
+    async fn change(&mut self, member: usize, request: &Request) -> Result<(), Failure> {
         if request.may_be_answered_locally() {
             self.level().await?;
         }
         let (etcd, other) =
-            tokio::join!(self.etcd.change(member, &request), self.other.change(member, &request));
-        if let Some(what) = difference(&request, &etcd, &other, &HiddenValues::new()) {
-            return Err(Failure::broken(format!(
-                "{what}\n    etcd:  {}\n    other: {}",
-                etcd.shown(),
-                other.shown()
-            )));
+            tokio::join!(self.etcd.change(member, request), self.other.change(member, request));
+        if let Some(what) = difference(request, &etcd, &other, &HiddenValues::new()) {
+            // Nothing after it could be compared.
+            self.differ(&what, &etcd, &other)?;
+            return self.verdict();
         }
-        self.coverage.note_change(&etcd);
+        coverage::note_change(&mut self.coverage, &etcd);
         self.learn(etcd.header().map(|header| header.revision)).await
     }
 
@@ -227,21 +186,14 @@ impl Both {
         self.level().await?;
         let (etcd, other) = tokio::join!(self.etcd.renew(stream, leases), self.other.renew(stream, leases));
         if etcd.len() != other.len() {
-            return Err(Failure::broken(format!(
-                "not equally many answers to renewals\n    etcd:  {etcd:?}\n    other: {other:?}"
-            )));
+            self.differ("not equally many answers to renewals", &etcd, &other)?;
+            return self.verdict();
         }
         for (etcd, other) in etcd.iter().zip(&other) {
             self.require_same("the answers to a renewal", etcd, other)?;
-            self.coverage.note_answer(etcd);
+            coverage::note_answer(&mut self.coverage, etcd);
         }
         Ok(())
-    }
-
-    /// Kills all members but the first, on both.
-    pub fn bereave(&mut self) -> Result<(), Failure> {
-        self.etcd.bereave()?;
-        self.other.bereave()
     }
 
     /// Asks the first members, which have no leader, all that is answered without consensus; what
@@ -256,17 +208,7 @@ impl Both {
     }
 
     fn require_same(&mut self, what: &str, etcd: &LeaseAnswer, other: &LeaseAnswer) -> Result<(), Failure> {
-        if same(etcd, other) {
-            return Ok(());
-        }
-        let step = self.recent.back().map_or("", String::as_str);
-        let finding = format!("{what} differ, {step}\n    etcd:  {etcd:?}\n    other: {other:?}");
-        self.findings.push(finding);
-        if FINDINGS_MAX <= self.findings.len() { self.verdict() } else { Ok(()) }
-    }
-
-    fn verdict(&self) -> Result<(), Failure> {
-        Failure::from_findings("both answer the same", self.findings.clone())
+        if same(etcd, other) { Ok(()) } else { self.differ(&format!("{what} differ"), etcd, other) }
     }
 
     /// Takes in what a step has changed, if it changed anything: who hangs on what is read off the
@@ -275,16 +217,16 @@ impl Both {
         let Some(revision) = revision.filter(|revision| self.world.revision < *revision) else {
             return Ok(());
         };
-        let events = self.etcd.events(revision, self.learned).await?;
+        let events = self.etcd.events(revision, self.world.learned).await?;
         let events = events.first().map_or(&[][..], Vec::as_slice);
         events.iter().for_each(|event| self.world.happened(event));
-        self.learned += events.len();
+        self.world.learned += events.len();
         Ok(())
     }
 
     /// Brings all members level; both clusters must be at one revision, which is returned.
     async fn level(&self) -> Result<i64, Failure> {
-        let (etcd, other) = tokio::join!(self.etcd.level(), self.other.level());
+        let (etcd, other) = tokio::join!(self.etcd.members.level_all(), self.other.members.level_all());
         let (etcd, other) = (etcd?, other?);
         if etcd != other {
             return Err(Failure::broken(format!("etcd is at revision {etcd}, the other at {other}")));
@@ -311,8 +253,8 @@ impl Both {
     pub async fn compare_events(&mut self) -> Result<(), Failure> {
         let revision = self.level().await?;
         self.learn(Some(revision)).await?;
-        let etcd = self.etcd.events(revision, self.compared).await?;
-        let other = self.other.events(revision, self.compared).await?;
+        let etcd = self.etcd.events(revision, self.world.compared).await?;
+        let other = self.other.events(revision, self.world.compared).await?;
         let reference = etcd.first().cloned().unwrap_or_default();
         for (whose, lists) in [("etcd", &etcd), ("other", &other)] {
             for (member, events) in lists.iter().enumerate() {
@@ -321,18 +263,18 @@ impl Both {
                 }
             }
         }
-        self.compared += reference.len();
+        self.world.compared += reference.len();
         Ok(())
     }
 
     /// All there is to read of keys and leases, on every member.
     pub async fn compare_state(&mut self) -> Result<(), Failure> {
         for member in 0..self.world.members {
-            self.take(Step::Kv { member, request: Request::Range(everything()) }).await?;
-            self.take(Step::Ask { member, ask: Ask::Leases }).await?;
+            self.take(&Step::Kv { member, request: Request::Range(everything()) }).await?;
+            self.take(&Step::Ask { member, ask: Ask::Leases }).await?;
             let leases: Vec<i64> = self.world.leases.keys().copied().collect();
             for lease in leases {
-                self.take(Step::Ask { member, ask: Ask::TimeToLive { lease, keys: true } }).await?;
+                self.take(&Step::Ask { member, ask: Ask::TimeToLive { lease, keys: true } }).await?;
             }
         }
         Ok(())

@@ -2,18 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use meerkat_proto::pb::etcdserver::LeaseGrantRequest;
+use bytes::Bytes;
+use meerkat_proto::pb::etcdserver::watch_request::RequestUnion;
+use meerkat_proto::pb::etcdserver::{LeaseGrantRequest, WatchCreateRequest};
 use meerkat_proto::pb::mvcc::Event;
 use tonic::Status;
 
 use super::answer::LeaseAnswer;
-use super::events::Events;
 use super::names::Names;
 use super::step::Ask;
 use crate::Failure;
+use crate::differential::members::Members;
 use crate::differential::request::{Answer, Request};
-use crate::driver::{Cluster, ClusterSpec, Product};
-use crate::endpoint::Endpoint;
+use crate::differential::watch::transcript::{Life, Transcript};
+use crate::differential::watch::wire::WatchStream;
+use crate::driver::{ClusterSpec, Product};
 use crate::lease::KeepAliveStream;
 use crate::lease::stream::Next;
 use crate::outcome::describe;
@@ -25,51 +28,39 @@ const END_POLL: Duration = Duration::from_millis(50);
 /// One cluster.
 #[derive(Debug)]
 pub struct Side {
-    /// Whose.
-    pub product: Product,
+    /// Its members.
+    pub members: Members,
     /// What it calls the leases.
     pub names: Names,
-    cluster: Cluster,
-    endpoints: Vec<Endpoint>,
     /// By number; none once closed.
     streams: Vec<Option<KeepAliveStream>>,
-    /// One watcher for each member.
-    watchers: Vec<Events>,
+    /// One for each member, of all keys from the first revision on, with previous values.
+    watchers: Vec<WatchStream>,
 }
 
 impl Side {
     /// Starts a cluster.
     pub async fn start(product: Product, members: usize) -> Result<Self, Failure> {
-        let cluster = Cluster::start(&ClusterSpec::new(product, members).with_slow_elections()).await?;
-        let endpoints = cluster.endpoints();
+        let members = Members::start(&ClusterSpec::new(product, members).with_slow_elections()).await?;
+        let everything = WatchCreateRequest {
+            range_end: Bytes::from_static(b"\0"),
+            start_revision: 1,
+            prev_kv: true,
+            ..Default::default()
+        };
         let mut watchers = Vec::new();
-        for endpoint in &endpoints {
-            watchers.push(Events::watch(endpoint).await?);
+        for member in 0..members.endpoints.len() {
+            let watcher = members.watch(member, false);
+            watcher.send(RequestUnion::CreateRequest(everything.clone())).await?;
+            watchers.push(watcher);
         }
-        let (names, streams) = (Names::default(), Vec::new());
-        Ok(Self { product, names, cluster, endpoints, streams, watchers })
-    }
-
-    /// Ends a run that succeeded.
-    pub fn finish(mut self) -> Result<(), Failure> {
-        self.streams.clear();
-        self.watchers.clear();
-        self.cluster.finish()
-    }
-
-    /// Brings every member level with the cluster. Answers from what a member, or its leader, has
-    /// applied are then determined.
-    pub async fn level(&self) -> Result<i64, Failure> {
-        let probes = self.endpoints.iter().map(|endpoint| endpoint.linearizable_probe(ANSWER_WITHIN));
-        let revisions = futures::future::try_join_all(probes).await;
-        let revisions =
-            revisions.map_err(|status| Failure::broken(format!("cannot read: {}", describe(&status))))?;
-        Ok(revisions.into_iter().max().unwrap_or(0))
+        let (names, streams) = Default::default();
+        Ok(Self { members, names, streams, watchers })
     }
 
     /// Sends a request of the Lease service.
     pub async fn ask(&self, member: usize, ask: Ask) -> LeaseAnswer {
-        let endpoint = &self.endpoints[member];
+        let endpoint = &self.members.endpoints[member];
         let answer: Result<LeaseAnswer, Status> = match ask {
             Ask::Grant(LeaseGrantRequest { ttl, id }) => {
                 let request = LeaseGrantRequest { ttl, id: self.names.id(id) };
@@ -90,13 +81,12 @@ impl Side {
 
     /// Sends a request of the KV service; its answer, comparable.
     pub async fn change(&self, member: usize, request: &Request) -> Answer {
-        let answer = self.names.request(request).send(&self.endpoints[member]).await;
-        self.names.answer(answer.without_identity())
+        self.names.answer(self.members.change(member, &self.names.request(request)).await)
     }
 
     /// One more stream, numbered after the last.
     pub fn open(&mut self, member: usize) {
-        self.streams.push(Some(self.endpoints[member].keep_alive()));
+        self.streams.push(Some(self.members.endpoints[member].keep_alive()));
     }
 
     /// Closes a stream.
@@ -130,19 +120,11 @@ impl Side {
         heard(&mut stream).await
     }
 
-    /// Kills all members but the first.
-    pub fn bereave(&mut self) -> Result<(), Failure> {
-        for member in 1..self.endpoints.len() {
-            self.cluster.member(member).kill()?;
-        }
-        Ok(())
-    }
-
     /// Asks the first member, which has no leader, how long a lease lives, to renew it, and which
     /// leases there are; the answers, comparable.
     pub async fn ask_without_leader(&self, lease: i64) -> Vec<LeaseAnswer> {
         let renewing = async {
-            let mut stream = self.endpoints[0].keep_alive();
+            let mut stream = self.members.endpoints[0].keep_alive();
             stream.send(self.names.id(lease)).await;
             heard(&mut stream).await
         };
@@ -152,22 +134,27 @@ impl Side {
     }
 
     /// Every event up to a revision, of each member, comparable; from the `first`th on.
-    pub async fn events(&mut self, revision: i64, first: usize) -> Result<Vec<Vec<Event>>, Failure> {
-        let hearing = self.watchers.iter_mut().map(|watcher| watcher.hear(revision));
-        futures::future::try_join_all(hearing)
-            .await
-            .map_err(|failure| failure.during(&format!("{:?}", self.product)))?;
-        let named = |events: &Events| {
-            let new = events.all().get(first..).unwrap_or(&[]);
-            new.iter().map(|event| self.names.event(event.clone())).collect()
-        };
-        Ok(self.watchers.iter().map(named).collect())
-    }
-
-    /// Listens for events that nobody is owed.
-    pub async fn listen(&mut self, lasting: Duration) -> Result<(), Failure> {
-        let listening = self.watchers.iter_mut().map(|watcher| watcher.listen(lasting));
-        futures::future::try_join_all(listening).await.map(|_| ())
+    pub async fn events(&self, revision: i64, first: usize) -> Result<Vec<Vec<Event>>, Failure> {
+        let mut lists = Vec::new();
+        for watcher in &self.watchers {
+            let told = |heard: &Transcript| heard.lives(0).first().map_or(0, Life::last_revision);
+            // Revision 1 is the empty store, of which there is nothing to tell.
+            if 1 < revision {
+                watcher.await_heard("all events", |heard| revision <= told(heard)).await?;
+            }
+            let heard = watcher.look(Clone::clone);
+            let whole = heard.ended().is_none() && !heard.lives(0).iter().any(Life::is_canceled);
+            if !whole || !heard.violations().is_empty() {
+                let (ended, wrong) = (heard.ended(), heard.violations());
+                return Err(Failure::broken(format!(
+                    "{:?}: a watcher of everything ended ({ended:?}) or was told what none may be: {wrong:?}",
+                    self.members.product
+                )));
+            }
+            let events = heard.lives(0).first().and_then(|life| life.events.get(first..)).unwrap_or(&[]);
+            lists.push(events.iter().map(|event| self.names.event(event.clone())).collect());
+        }
+        Ok(lists)
     }
 
     /// Waits until no member knows a lease; when the first was seen not to.
@@ -177,7 +164,7 @@ impl Side {
         let mut first: Option<Instant> = None;
         while Instant::now() < deadline {
             let mut left = 0;
-            for endpoint in &self.endpoints {
+            for endpoint in &self.members.endpoints {
                 let known = endpoint.lease_leases(ANSWER_WITHIN).await;
                 let known = known.map_err(|status| Failure::broken(describe(&status)))?;
                 if known.leases.iter().any(|lease| lease.id == id) {
@@ -191,7 +178,7 @@ impl Side {
                 _ => tokio::time::sleep(END_POLL).await,
             }
         }
-        let product = self.product;
+        let product = self.members.product;
         Err(Failure::broken(format!("{product:?}: lease {lease} has not ended within {within:?}")))
     }
 }

@@ -26,6 +26,16 @@ pub struct World {
     pub streams: Vec<Option<usize>>,
     /// Ids that servers picked so far.
     pub picked: usize,
+    /// Events taken in so far.
+    pub learned: usize,
+    /// Events compared so far.
+    pub compared: usize,
+    /// Rounds of leases that run out: how many, and after how many steps each.
+    pub expiries: usize,
+    /// See `expiries`.
+    pub expire_every: usize,
+    /// How many of them there were.
+    pub rounds: usize,
 }
 
 impl World {

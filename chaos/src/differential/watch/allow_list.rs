@@ -1,11 +1,9 @@
-//! Differences from the etcd compared with that are wanted, each with the contract's row.
+//! Wanted differences of watches, each with the row of the contract or of the list of incidents behind it.
 //!
-//! The contract says: where versions differ, behave as late 3.6; the etcd compared with is 3.5.1.
-//! Each row is applied in one place only, which names it, and is counted. Keep this short, and
-//! never add a row that the contract, or the list of incidents behind it, does not have.
+//! Each is applied in one place only, which names it, and is counted.
 
 /// A wanted difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
     /// C.2 'start < 0': refused at once; 3.5.1 takes it for a very old revision. Etcd is not asked,
     /// and the reply that later versions give is put in its place.
@@ -22,15 +20,4 @@ pub enum Row {
     /// C.4 'Periodic', incident 20221: no progress mark below the revision a watcher begins at;
     /// 3.5.1 sends them.
     MarkBeforeTheStart,
-}
-
-impl Row {
-    /// All of them.
-    pub const ALL: [Row; 5] = [
-        Row::NegativeStart,
-        Row::ProgressAnsweredAlways,
-        Row::DeletionAtTheBound,
-        Row::PreviousValueKept,
-        Row::MarkBeforeTheStart,
-    ];
 }

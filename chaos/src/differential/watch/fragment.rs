@@ -11,12 +11,13 @@ use meerkat_proto::pb::etcdserver::watch_request::RequestUnion;
 use meerkat_proto::pb::etcdserver::{DeleteRangeRequest, PutRequest, WatchCreateRequest};
 use meerkat_proto::pb::mvcc::Event;
 
-use super::side::Side;
 use super::transcript::{Life, Transcript};
 use super::wire::WatchStream;
 use crate::Failure;
+use crate::differential::engine::shown;
+use crate::differential::members::Members;
 use crate::differential::request::{Answer, Request};
-use crate::driver::Product;
+use crate::driver::{ClusterSpec, Product};
 
 const LIMIT_FLAG: &str = "--max-request-bytes=65536";
 /// The limit of the flag, and what etcd adds to it.
@@ -31,8 +32,8 @@ const QUIET: Duration = Duration::from_millis(300);
 
 /// Runs it on one member of each.
 pub async fn run(product: Product) -> Result<(), Failure> {
-    let etcd = Side::start(Product::Etcd, 1, &[LIMIT_FLAG]).await?;
-    let other = Side::start(product, 1, &[LIMIT_FLAG]).await?;
+    let etcd = start(Product::Etcd).await?;
+    let other = start(product).await?;
     let (mut one, mut two) = (hear(&etcd).await?, hear(&other).await?);
     println!("watch fragments: etcd {one:?}, {product:?} {two:?}");
     let mut findings = one.findings("etcd");
@@ -50,8 +51,12 @@ pub async fn run(product: Product) -> Result<(), Failure> {
         findings.push("other: a late watcher was given the revision whole".to_owned());
     }
     Failure::from_findings("a large revision is cut for those who asked", findings)?;
-    etcd.finish()?;
-    other.finish()
+    etcd.cluster.finish()?;
+    other.cluster.finish()
+}
+
+async fn start(product: Product) -> Result<Members, Failure> {
+    Members::start(&ClusterSpec::new(product, 1).with_flags(&[LIMIT_FLAG])).await
 }
 
 /// What three watchers of the same large revision heard.
@@ -115,7 +120,7 @@ impl Heard {
     }
 }
 
-async fn hear(side: &Side) -> Result<Heard, Failure> {
+async fn hear(side: &Members) -> Result<Heard, Failure> {
     for number in 0..KEYS {
         let key = [PREFIX, format!("{number:03}").as_bytes()].concat();
         let put = PutRequest { key: key.into(), value: vec![b'v'; VALUE_BYTES].into(), ..Default::default() };
@@ -133,7 +138,7 @@ async fn hear(side: &Side) -> Result<Heard, Failure> {
     let complete = |heard: &Transcript| heard.lives(0).first().is_some_and(|life| KEYS <= life.events.len());
     let mut violations = Vec::new();
     for stream in [&live, &whole, &late] {
-        side.await_heard(stream, "the whole revision", complete).await?;
+        stream.await_heard("the whole revision", complete).await?;
     }
     tokio::time::sleep(QUIET).await;
     for stream in [&live, &whole, &late] {
@@ -143,8 +148,8 @@ async fn hear(side: &Side) -> Result<Heard, Failure> {
     Ok(Heard { live: part(&live), whole: part(&whole), late: part(&late), violations })
 }
 
-async fn watch(side: &Side, start_revision: i64, fragment: bool) -> Result<WatchStream, Failure> {
-    let stream = side.open_unnumbered(0, false);
+async fn watch(side: &Members, start_revision: i64, fragment: bool) -> Result<WatchStream, Failure> {
+    let stream = side.watch(0, false);
     let request = WatchCreateRequest {
         key: Bytes::from_static(PREFIX),
         range_end: Bytes::from_static(PREFIX_END),
@@ -154,13 +159,13 @@ async fn watch(side: &Side, start_revision: i64, fragment: bool) -> Result<Watch
         ..Default::default()
     };
     stream.send(RequestUnion::CreateRequest(request)).await?;
-    side.await_heard(&stream, "a reply", |heard| 0 < heard.replies).await?;
+    stream.await_heard("a reply", |heard| 0 < heard.replies).await?;
     Ok(stream)
 }
 
 fn expect(answer: Answer) -> Result<i64, Failure> {
     match answer.header() {
         Some(header) => Ok(header.revision),
-        None => Err(Failure::broken(format!("refused: {}", answer.shown()))),
+        None => Err(Failure::broken(format!("refused: {}", shown(&answer)))),
     }
 }

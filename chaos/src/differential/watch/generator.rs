@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::{
-    CompactionRequest, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WatchCreateRequest, request_op,
+    CompactionRequest, DeleteRangeRequest, PutRequest, TxnRequest, WatchCreateRequest,
 };
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use super::step::Step;
 use super::world::World;
 use crate::differential::keys;
-use crate::differential::request::Request;
+use crate::differential::request::{Request, delete_op, put_op};
 
 const STREAMS_OPEN_MAX: usize = 8;
 const WATCHERS_PER_STREAM_MAX: usize = 40;
@@ -239,14 +239,6 @@ impl Generator {
         }
         TxnRequest { success, ..Default::default() }
     }
-}
-
-fn put_op(put: PutRequest) -> RequestOp {
-    RequestOp { request: Some(request_op::Request::RequestPut(put)) }
-}
-
-fn delete_op(delete: DeleteRangeRequest) -> RequestOp {
-    RequestOp { request: Some(request_op::Request::RequestDeleteRange(delete)) }
 }
 
 #[cfg(test)]

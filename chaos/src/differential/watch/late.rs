@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::watch_request::RequestUnion;
-use meerkat_proto::pb::etcdserver::{
-    DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WatchCreateRequest, request_op,
-};
+use meerkat_proto::pb::etcdserver::{DeleteRangeRequest, PutRequest, TxnRequest, WatchCreateRequest};
 use meerkat_proto::pb::mvcc::Event;
 
-use super::side::Side;
 use super::transcript::{Life, Transcript};
 use crate::Failure;
 use crate::differential::compare::{HiddenValues, difference};
-use crate::differential::request::Request;
-use crate::driver::Product;
+use crate::differential::engine::shown;
+use crate::differential::members::Members;
+use crate::differential::request::{Request, put_op};
+use crate::driver::{ClusterSpec, Product};
 
 /// More than a thousand.
 const REVISIONS: usize = 1_300;
@@ -32,15 +31,15 @@ const QUIET: Duration = Duration::from_millis(300);
 
 /// Runs it on one member of each.
 pub async fn run(product: Product) -> Result<(), Failure> {
-    let etcd = Side::start(Product::Etcd, 1, &[]).await?;
-    let other = Side::start(product, 1, &[]).await?;
+    let etcd = Members::start(&ClusterSpec::new(Product::Etcd, 1)).await?;
+    let other = Members::start(&ClusterSpec::new(product, 1)).await?;
     write(&etcd, &other, 0..REVISIONS).await?;
     let revision = etcd.level(0).await?;
     let requests = requests(revision);
     let (one, two) = (open(&etcd, &requests).await?, open(&other, &requests).await?);
     write(&etcd, &other, REVISIONS..REVISIONS + MEANWHILE).await?;
     let last = etcd.level(0).await?;
-    let (mut one, mut two) = (one.hear(&etcd, last).await?, two.hear(&other, last).await?);
+    let (mut one, mut two) = (one.hear(last).await?, two.hear(last).await?);
     let events: usize = one.lives.iter().map(Vec::len).sum();
     println!("watch late: {} watchers, {last} revisions, {events} events", requests.len());
     let mut findings = std::mem::take(&mut one.violations);
@@ -52,8 +51,8 @@ pub async fn run(product: Product) -> Result<(), Failure> {
         }
     }
     Failure::from_findings("late watchers are given the same", findings)?;
-    etcd.finish()?;
-    other.finish()
+    etcd.cluster.finish()?;
+    other.cluster.finish()
 }
 
 /// All kinds of late watchers, the last event of each being the same last put.
@@ -86,22 +85,22 @@ struct Heard {
     violations: Vec<String>,
 }
 
-async fn open(side: &Side, requests: &[WatchCreateRequest]) -> Result<Open, Failure> {
-    let stream = side.open_unnumbered(0, false);
+async fn open(side: &Members, requests: &[WatchCreateRequest]) -> Result<Open, Failure> {
+    let stream = side.watch(0, false);
     for request in requests {
         stream.send(RequestUnion::CreateRequest(request.clone())).await?;
     }
-    side.await_heard(&stream, "replies", |heard| requests.len() <= heard.replies).await?;
+    stream.await_heard("replies", |heard| requests.len() <= heard.replies).await?;
     Ok(Open { stream, watchers: i64::try_from(requests.len()).unwrap_or(i64::MAX) })
 }
 
 impl Open {
     /// Everything, up to the revision of the last put and nothing after it.
-    async fn hear(self, side: &Side, last: i64) -> Result<Heard, Failure> {
+    async fn hear(self, last: i64) -> Result<Heard, Failure> {
         let reached =
             |heard: &Transcript, id| heard.lives(id).first().is_some_and(|life| last <= life.last_revision());
         let all = |heard: &Transcript| (0..self.watchers).all(|id| reached(heard, id));
-        side.await_heard(&self.stream, "everything to late watchers", all).await?;
+        self.stream.await_heard("everything to late watchers", all).await?;
         tokio::time::sleep(QUIET).await;
         Ok(self.stream.look(|heard| Heard {
             lives: (0..self.watchers).map(|id| events(heard.lives(id).first())).collect(),
@@ -115,7 +114,7 @@ fn events(life: Option<&Life>) -> Vec<Event> {
 }
 
 /// The same writes to both, the last of them a put.
-async fn write(etcd: &Side, other: &Side, numbers: std::ops::Range<usize>) -> Result<(), Failure> {
+async fn write(etcd: &Members, other: &Members, numbers: std::ops::Range<usize>) -> Result<(), Failure> {
     let last = numbers.end - 1;
     for number in numbers {
         let request = match number {
@@ -125,7 +124,7 @@ async fn write(etcd: &Side, other: &Side, numbers: std::ops::Range<usize>) -> Re
         };
         let (one, two) = tokio::join!(etcd.change(0, &request), other.change(0, &request));
         if let Some(what) = difference(&request, &one, &two, &HiddenValues::new()) {
-            return Err(Failure::broken(format!("{what}: {} and {}", one.shown(), two.shown())));
+            return Err(Failure::broken(format!("{what}: {} and {}", shown(&one), shown(&two))));
         }
     }
     Ok(())
@@ -146,7 +145,7 @@ fn delete(number: usize) -> Request {
 fn large(seed: usize) -> Request {
     let op = |number: usize| {
         let value = vec![b'a' + (seed / LARGE_EVERY % 26) as u8; LARGE_BYTES];
-        RequestOp { request: Some(request_op::Request::RequestPut(put(100 + number, value))) }
+        put_op(put(100 + number, value))
     };
     Request::Txn(TxnRequest { success: (0..LARGE_OPS).map(op).collect(), ..Default::default() })
 }

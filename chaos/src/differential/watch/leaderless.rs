@@ -6,15 +6,15 @@ use meerkat_proto::pb::etcdserver::WatchCreateRequest;
 use meerkat_proto::pb::etcdserver::watch_request::RequestUnion;
 use tonic::Code;
 
-use super::side::Side;
 use super::wire::WatchStream;
 use crate::Failure;
+use crate::differential::members::Members;
 
 /// Etcd ends streams three election time-outs after it has lost its leader.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Kills all members but the first, on both sides, and compares how that one's streams end.
-pub async fn compare(etcd: &mut Side, other: &mut Side) -> Result<(), Failure> {
+pub async fn compare(etcd: &mut Members, other: &mut Members) -> Result<(), Failure> {
     let (etcd, other) = (bereave(etcd).await?, bereave(other).await?);
     println!("watch differential: without a leader, streams of etcd: {etcd:?}");
     if etcd.requiring.is_none() || etcd.requiring_late.is_none() || etcd.plain.is_some() {
@@ -39,15 +39,13 @@ struct Ends {
     plain: Option<(Code, String)>,
 }
 
-async fn bereave(side: &mut Side) -> Result<Ends, Failure> {
+async fn bereave(side: &mut Members) -> Result<Ends, Failure> {
     let requiring = watch(side, true).await?;
     let plain = watch(side, false).await?;
     for stream in [&requiring, &plain] {
-        side.await_heard(stream, "a reply", |heard| 0 < heard.replies).await?;
+        stream.await_heard("a reply", |heard| 0 < heard.replies).await?;
     }
-    for index in 1..side.cluster().members().len() {
-        side.cluster().member(index).kill()?;
-    }
+    side.bereave()?;
     requiring.wait_until(ENDS_WITHIN, |heard| heard.ended().is_some()).await;
     let late = watch(side, true).await?;
     late.wait_until(ENDS_WITHIN, |heard| heard.ended().is_some()).await;
@@ -55,8 +53,8 @@ async fn bereave(side: &mut Side) -> Result<Ends, Failure> {
     Ok(Ends { requiring: end(&requiring), requiring_late: end(&late), plain: end(&plain) })
 }
 
-async fn watch(side: &Side, requires_leader: bool) -> Result<WatchStream, Failure> {
-    let stream = side.open_unnumbered(0, requires_leader);
+async fn watch(side: &Members, requires_leader: bool) -> Result<WatchStream, Failure> {
+    let stream = side.watch(0, requires_leader);
     let request = WatchCreateRequest { key: "leaderless".into(), ..Default::default() };
     stream.send(RequestUnion::CreateRequest(request)).await?;
     Ok(stream)

@@ -1,32 +1,32 @@
-//! The run itself: the same steps to both clusters, and a comparison whenever all is quiet.
+//! What a run of watches is: the same steps to both clusters, and a comparison whenever all is quiet.
 //!
 //! Requests go out one at a time, and before any step whose outcome could depend on how far a
 //! watcher has come, that watcher is waited for. So there is one right transcript for each stream,
 //! however quick or slow either product is, and the two must become equal.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::watch_request::RequestUnion;
 use meerkat_proto::pb::etcdserver::{
     PutRequest, WatchCancelRequest, WatchCreateRequest, WatchProgressRequest,
 };
 
 use super::allow_list::Row;
-use super::compare;
-use super::coverage::Coverage;
 use super::generator::Generator;
-use super::leaderless;
-use super::side::{HEARD_WITHIN, Side};
+use super::side::Side;
 use super::step::Step;
-use super::transcript::{General, NO_WATCHER, Transcript};
-use super::wire::WatchStream;
+use super::transcript::{General, Life, NO_WATCHER, Transcript};
+use super::wire::HEARD_WITHIN;
 use super::world::{Phase, StreamState, Watcher, World};
+use super::{compare, coverage, leaderless};
 use crate::Failure;
 use crate::differential::compare::{HiddenValues, difference};
+use crate::differential::coverage::Coverage;
+pub use crate::differential::engine::Plan;
+use crate::differential::engine::{self, Both, Surface};
+use crate::differential::members::Members;
 use crate::differential::request::{Answer, Request};
-use crate::driver::Product;
+use crate::driver::{Cluster, ClusterSpec, Product};
 
 /// How often progress marks come. Both take etcd's flag.
 const MARK_FLAG: &str = "--experimental-watch-progress-notify-interval=500ms";
@@ -35,135 +35,99 @@ const EQUAL_WITHIN: Duration = Duration::from_secs(5);
 /// How long nothing happens at the end: long enough for what nobody asked for to come, and for a
 /// member that hears of its leader only through work to believe that it has none.
 const IDLE: Duration = Duration::from_secs(5);
-/// Steps shown before the one that failed.
-const CONTEXT: usize = 12;
 const PROBE_KEY: &[u8] = b"probe";
 const NEGATIVE_START: &str = "etcdserver: mvcc: required revision has been compacted";
 
-/// How to run it.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Decides all steps.
-    pub seed: u64,
-    /// How many.
-    pub steps: usize,
-    /// Members of each cluster.
-    pub members: usize,
-    /// What is compared with etcd: Meerkat, or etcd again to test the test.
-    pub product: Product,
-}
-
-/// Runs it.
+/// Runs it; what came up.
 pub async fn run(plan: &Plan) -> Result<Coverage, Failure> {
-    let replay = format!(
-        "meerkat-chaos watch-differential --seed {} --steps {} --members {}",
-        plan.seed, plan.steps, plan.members
-    );
-    println!("watch differential: seed {}; again with: {replay}", plan.seed);
-    let began = Instant::now();
-    let mut both = Both::start(plan).await?;
-    let result = both.take_all(plan).await.map_err(|failure| both.explain(failure, &replay));
-    println!(
-        "watch differential: {} steps, {} member(s), in {:?}, revision {}\n{}",
-        plan.steps,
-        plan.members,
-        began.elapsed(),
-        both.world.revision,
-        both.coverage
-    );
-    result?;
-    Failure::from_findings("every kind of step and reply is exercised", both.coverage.gaps())
-        .map_err(|failure| both.explain(failure, &replay))?;
-    let coverage = both.coverage.clone();
-    drop(both.reference);
-    both.etcd.finish()?;
-    both.other.finish()?;
-    Ok(coverage)
+    let Plan { seed, steps, members, .. } = plan;
+    let again = format!("meerkat-chaos watch-differential --seed {seed} --steps {steps} --members {members}");
+    engine::run(plan, World::new(*members), Generator::new(*seed), &again).await
 }
 
-struct Both {
-    etcd: Side,
-    other: Side,
-    world: World,
-    coverage: Coverage,
-    recent: VecDeque<String>,
-    /// Sees everything from the beginning, on etcd's side.
-    reference: WatchStream,
-    /// Whether some watcher may still be on its way through history.
-    late_watchers: bool,
-}
+impl Surface for World {
+    const NAME: &'static str = "watch differential";
+    type Step = Step;
+    type Answer = Answer;
+    type Side = Side;
+    type Generator = Generator;
 
-impl Both {
-    async fn start(plan: &Plan) -> Result<Self, Failure> {
-        let etcd = Side::start(Product::Etcd, plan.members, &[MARK_FLAG]).await?;
-        let other = Side::start(plan.product, plan.members, &[MARK_FLAG]).await?;
-        let reference = etcd.open_unnumbered(0, false);
-        let everything = WatchCreateRequest {
-            range_end: Bytes::from_static(b"\0"),
-            start_revision: 1,
-            prev_kv: true,
-            ..Default::default()
-        };
-        reference.send(RequestUnion::CreateRequest(everything)).await?;
-        etcd.await_heard(&reference, "a reply", |heard| 0 < heard.replies).await?;
-        let world = World::new(plan.members);
-        let coverage = Coverage::default();
-        Ok(Self { etcd, other, world, coverage, recent: VecDeque::new(), reference, late_watchers: false })
+    fn coverage(&self) -> Coverage {
+        Coverage::of(coverage::KINDS)
     }
 
-    async fn take_all(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let mut generator = Generator::new(plan.seed);
-        for index in 0..plan.steps {
-            let step = generator.next(&self.world);
-            self.recent.push_back(format!("#{index} at {}: {step:?}", self.world.revision));
-            if CONTEXT < self.recent.len() {
-                self.recent.pop_front();
-            }
-            self.coverage.note_step(&step, &self.world);
-            self.take(step).await?;
+    fn at(&self) -> String {
+        format!("at revision {}", self.revision)
+    }
+
+    async fn start(&self, product: Product, members: usize) -> Result<Side, Failure> {
+        let spec = ClusterSpec::new(product, members).with_flags(&[MARK_FLAG]);
+        Members::start(&spec).await.map(Side::new)
+    }
+
+    fn cluster(side: Side) -> Cluster {
+        side.members.cluster
+    }
+
+    async fn next(both: &mut Both<Self>, number: usize) -> Result<Step, Failure> {
+        if number == 0 {
+            let reference = both.etcd.members.watch(0, false);
+            let everything = WatchCreateRequest {
+                range_end: "\0".into(),
+                start_revision: 1,
+                prev_kv: true,
+                ..Default::default()
+            };
+            reference.send(RequestUnion::CreateRequest(everything)).await?;
+            reference.await_heard("a reply", |heard| 0 < heard.replies).await?;
+            both.world.reference = Some(reference);
         }
-        self.compare_quiet().await?;
-        if 1 < plan.members {
-            leaderless::compare(&mut self.etcd, &mut self.other).await?;
+        Ok(both.generator.next(&both.world))
+    }
+
+    async fn take(both: &mut Both<Self>, step: &Step) -> Result<(), Failure> {
+        coverage::note_step(&mut both.coverage, step, &both.world);
+        match step {
+            Step::Change { member, request } => both.change(*member, request).await,
+            Step::Open { member, requires_leader } => {
+                both.world.streams.push(StreamState::new(*member, *requires_leader));
+                both.etcd.open(*member, *requires_leader);
+                both.other.open(*member, *requires_leader);
+                Ok(())
+            }
+            Step::Close { stream } => both.end(*stream).await,
+            Step::HalfClose { stream } => {
+                both.world.streams[*stream].phase = Phase::HalfClosed;
+                both.etcd.half_close(*stream);
+                both.other.half_close(*stream);
+                Ok(())
+            }
+            Step::Create { stream, request } => both.create(*stream, request).await,
+            Step::Cancel { stream, id } => both.cancel(*stream, *id).await,
+            Step::Progress { stream } => both.progress(*stream).await,
+            Step::Nonsense { stream, message } => {
+                both.etcd.stream(*stream).send_raw(message.clone()).await?;
+                both.other.stream(*stream).send_raw(message.clone()).await
+            }
+            Step::Compare => {
+                let streams = both.world.heard_streams();
+                both.settle(&streams).await?;
+                both.compare(&streams).await
+            }
+        }
+    }
+
+    async fn close(both: &mut Both<Self>) -> Result<(), Failure> {
+        both.compare_quiet().await?;
+        if 1 < both.world.members {
+            leaderless::compare(&mut both.etcd.members, &mut both.other.members).await?;
         }
         Ok(())
     }
+}
 
-    fn explain(&self, failure: Failure, replay: &str) -> Failure {
-        let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
-        let text =
-            |what| format!("{what}\n  last steps:\n    {}\nagain with: {replay}", recent.join("\n    "));
-        failure.put(text)
-    }
-
-    async fn take(&mut self, step: Step) -> Result<(), Failure> {
-        match step {
-            Step::Change { member, request } => self.change(member, request).await,
-            Step::Open { member, requires_leader } => {
-                self.world.streams.push(StreamState::new(member, requires_leader));
-                self.etcd.open(member, requires_leader);
-                self.other.open(member, requires_leader);
-                Ok(())
-            }
-            Step::Close { stream } => self.close(stream).await,
-            Step::HalfClose { stream } => {
-                self.world.streams[stream].phase = Phase::HalfClosed;
-                self.etcd.half_close(stream);
-                self.other.half_close(stream);
-                Ok(())
-            }
-            Step::Create { stream, request } => self.create(stream, request).await,
-            Step::Cancel { stream, id } => self.cancel(stream, id).await,
-            Step::Progress { stream } => self.progress(stream).await,
-            Step::Nonsense { stream, message } => {
-                self.etcd.stream(stream).send_raw(message.clone()).await?;
-                self.other.stream(stream).send_raw(message).await
-            }
-            Step::Compare => self.compare_all().await,
-        }
-    }
-
-    async fn change(&mut self, member: usize, request: Request) -> Result<(), Failure> {
+impl Both<World> {
+    async fn change(&mut self, member: usize, request: &Request) -> Result<(), Failure> {
         if matches!(request, Request::Compact(_)) {
             // A watcher still behind would be overtaken, on one side or on both.
             self.catch_up().await?;
@@ -171,19 +135,19 @@ impl Both {
         if request.may_be_answered_locally() {
             self.level(member).await?;
         }
-        let (etcd, other) =
-            tokio::join!(self.etcd.change(member, &request), self.other.change(member, &request));
-        if let Some(what) = difference(&request, &etcd, &other, &HiddenValues::new()) {
-            return Err(Failure::broken(format!(
-                "{what}, so nothing after can be compared\n    etcd:  {}\n    other: {}",
-                etcd.shown(),
-                other.shown()
-            )));
+        let (etcd, other) = tokio::join!(
+            self.etcd.members.change(member, request),
+            self.other.members.change(member, request)
+        );
+        if let Some(what) = difference(request, &etcd, &other, &HiddenValues::new()) {
+            // Nothing after it could be compared.
+            self.differ(&what, &etcd, &other)?;
+            return self.verdict();
         }
         if let Some(header) = etcd.header() {
             self.world.revision = self.world.revision.max(header.revision);
         }
-        if let (Request::Compact(compaction), Answer::Compact(_)) = (&request, &etcd) {
+        if let (Request::Compact(compaction), Answer::Compact(_)) = (request, &etcd) {
             self.world.compacted = compaction.revision;
         }
         Ok(())
@@ -191,7 +155,7 @@ impl Both {
 
     /// Brings both members of a pair level before a request whose answer shows their revision.
     async fn level(&self, member: usize) -> Result<(), Failure> {
-        let (etcd, other) = tokio::join!(self.etcd.level(member), self.other.level(member));
+        let (etcd, other) = tokio::join!(self.etcd.members.level(member), self.other.members.level(member));
         let (etcd, other) = (etcd?, other?);
         if (etcd, other) != (self.world.revision, self.world.revision) {
             let expected = self.world.revision;
@@ -212,7 +176,7 @@ impl Both {
         self.other.await_replies(stream, count).await
     }
 
-    async fn create(&mut self, stream: usize, request: WatchCreateRequest) -> Result<(), Failure> {
+    async fn create(&mut self, stream: usize, request: &WatchCreateRequest) -> Result<(), Failure> {
         self.level(self.world.streams[stream].member).await?;
         if request.start_revision < 0 {
             return self.create_below_zero(stream, request).await;
@@ -225,19 +189,23 @@ impl Both {
             return Err(Failure::broken(format!("a watcher on stream {stream} is {id} and {other}")));
         }
         if id != NO_WATCHER {
-            let watcher = Watcher::new(request, self.world.revision, self.world.compacted);
-            self.late_watchers |= watcher.first <= self.world.revision;
+            let watcher = Watcher::new(request.clone(), self.world.revision, self.world.compacted);
+            self.world.late_watchers |= watcher.first <= self.world.revision;
             self.world.streams[stream].watchers.entry(id).or_default().push(watcher);
         }
         Ok(())
     }
 
     /// See `Row::NegativeStart`.
-    async fn create_below_zero(&mut self, stream: usize, request: WatchCreateRequest) -> Result<(), Failure> {
+    async fn create_below_zero(
+        &mut self,
+        stream: usize,
+        request: &WatchCreateRequest,
+    ) -> Result<(), Failure> {
         self.coverage.allow(Row::NegativeStart);
         let refusal = General::Refused { revision: self.world.revision, reason: NEGATIVE_START.to_owned() };
         for side in [&self.etcd, &self.other] {
-            match side.product {
+            match side.members.product {
                 Product::Meerkat => {
                     side.stream(stream).send(RequestUnion::CreateRequest(request.clone())).await?;
                 }
@@ -277,7 +245,7 @@ impl Both {
         }
         // See `Row::ProgressAnsweredAlways`.
         for side in [&self.etcd, &self.other] {
-            if side.product == Product::Etcd {
+            if side.members.product == Product::Etcd {
                 side.await_replies(stream, self.world.streams[stream].replies + 1).await?;
                 side.stream(stream).amend(|heard| {
                     heard.general.pop();
@@ -289,10 +257,10 @@ impl Both {
         Ok(())
     }
 
-    async fn close(&mut self, stream: usize) -> Result<(), Failure> {
+    async fn end(&mut self, stream: usize) -> Result<(), Failure> {
         self.settle(&[stream]).await?;
         self.compare(&[stream]).await?;
-        self.coverage.note_heard(&self.etcd.heard(stream), self.world.streams[stream].phase);
+        coverage::note_heard(&mut self.coverage, &self.etcd.heard(stream), self.world.streams[stream].phase);
         self.world.streams[stream].phase = Phase::Closed;
         self.etcd.close(stream);
         self.other.close(stream);
@@ -302,20 +270,17 @@ impl Both {
     /// Waits until every watcher has been given what it is owed, and counts as level where level
     /// watchers are treated in another way.
     async fn catch_up(&mut self) -> Result<(), Failure> {
-        if self.late_watchers {
-            let put = PutRequest { key: Bytes::from_static(PROBE_KEY), ..Default::default() };
-            Box::pin(self.change(0, Request::Put(put))).await?;
+        if self.world.late_watchers {
+            let put = PutRequest { key: PROBE_KEY.into(), ..Default::default() };
+            Box::pin(self.change(0, &Request::Put(put))).await?;
             let revision = self.world.revision;
-            let probe = WatchCreateRequest {
-                key: Bytes::from_static(PROBE_KEY),
-                start_revision: revision,
-                ..Default::default()
-            };
+            let probe =
+                WatchCreateRequest { key: PROBE_KEY.into(), start_revision: revision, ..Default::default() };
             let probes = (0..self.world.members).flat_map(|member| {
                 [&self.etcd, &self.other].map(|side| side.await_caught_up(member, &probe, revision))
             });
             futures::future::try_join_all(probes).await?;
-            self.late_watchers = false;
+            self.world.late_watchers = false;
         }
         self.settle(&self.world.heard_streams()).await
     }
@@ -323,13 +288,13 @@ impl Both {
     /// Waits until the watchers of some streams have been given what they are owed.
     async fn settle(&mut self, streams: &[usize]) -> Result<(), Failure> {
         let revision = self.world.revision;
-        let first =
-            |heard: &Transcript| heard.lives(0).first().map_or(0, super::transcript::Life::last_revision);
+        let reference = self.world.reference.as_ref().expect("opened before the first step");
         if 1 < revision {
-            self.etcd.await_heard(&self.reference, "all events", |heard| revision <= first(heard)).await?;
+            let first = |heard: &Transcript| heard.lives(0).first().map_or(0, Life::last_revision);
+            reference.await_heard("all events", |heard| revision <= first(heard)).await?;
         }
         let known = self.world.history.len();
-        self.world.history.extend(self.reference.look(|heard| {
+        self.world.history.extend(reference.look(|heard| {
             heard.lives(0).first().map(|life| life.events[known..].to_vec()).unwrap_or_default()
         }));
         for stream in streams {
@@ -342,17 +307,11 @@ impl Both {
                         && (!watcher.is_compacted() || life.is_some_and(|life| life.is_canceled()))
                 };
                 let what = format!("watcher {id} of stream {stream} everything up to {last}");
-                self.etcd.await_heard(self.etcd.stream(*stream), &what, enough).await?;
-                self.other.await_heard(self.other.stream(*stream), &what, enough).await?;
+                self.etcd.stream(*stream).await_heard(&what, enough).await?;
+                self.other.stream(*stream).await_heard(&what, enough).await?;
             }
         }
         Ok(())
-    }
-
-    async fn compare_all(&mut self) -> Result<(), Failure> {
-        let streams = self.world.heard_streams();
-        self.settle(&streams).await?;
-        self.compare(&streams).await
     }
 
     /// Gives both a little time to become equal.
@@ -364,7 +323,7 @@ impl Both {
             for stream in streams {
                 let (etcd, other) = (self.etcd.heard(*stream), self.other.heard(*stream));
                 let state = &self.world.streams[*stream];
-                let verdict = compare::streams(&self.world, state, &etcd, &other, self.other.product);
+                let verdict = compare::streams(&self.world, state, &etcd, &other, self.other.members.product);
                 findings.extend(verdict.findings.iter().map(|what| format!("stream {stream}: {what}")));
                 allowed.extend(verdict.allowed);
             }
@@ -382,10 +341,10 @@ impl Both {
     /// The end: nothing more may come, except progress marks, which must.
     async fn compare_quiet(&mut self) -> Result<(), Failure> {
         for member in 0..self.world.members {
-            self.take(Step::Open { member, requires_leader: true }).await?;
+            self.take(&Step::Open { member, requires_leader: true }).await?;
             let stream = self.world.streams.len() - 1;
             let request = WatchCreateRequest { progress_notify: true, ..Default::default() };
-            self.take(Step::Create { stream, request }).await?;
+            self.take(&Step::Create { stream, request }).await?;
         }
         self.catch_up().await?;
         let streams = self.world.heard_streams();
@@ -399,7 +358,9 @@ impl Both {
                     let state = &self.world.streams[*stream];
                     let found = compare::marks_missing(&self.world, state, &side.heard(*stream));
                     missing.extend(
-                        found.iter().map(|what| format!("{:?}, stream {stream}: {what}", side.product)),
+                        found
+                            .iter()
+                            .map(|what| format!("{:?}, stream {stream}: {what}", side.members.product)),
                     );
                 }
             }
@@ -413,7 +374,11 @@ impl Both {
         }
         self.compare(&streams).await?;
         for stream in &streams {
-            self.coverage.note_heard(&self.etcd.heard(*stream), self.world.streams[*stream].phase);
+            coverage::note_heard(
+                &mut self.coverage,
+                &self.etcd.heard(*stream),
+                self.world.streams[*stream].phase,
+            );
         }
         Ok(())
     }

@@ -24,7 +24,10 @@ use tonic::{Request, Status};
 
 use super::transcript::{Identity, Transcript};
 use crate::Failure;
+use crate::driver::Product;
 
+/// Within which time anything owed must have come.
+pub const HEARD_WITHIN: Duration = Duration::from_secs(10);
 const PATH: &str = "/etcdserverpb.Watch/Watch";
 /// Requests that may wait to be sent. A caller waits for the answer to each, so few ever do.
 const REQUESTS_QUEUED_MAX: usize = 16;
@@ -32,6 +35,7 @@ const REQUESTS_QUEUED_MAX: usize = 16;
 /// A watch stream; closed when dropped.
 #[derive(Debug)]
 pub struct WatchStream {
+    whose: Product,
     requests: Option<mpsc::Sender<Bytes>>,
     heard: Arc<Mutex<Transcript>>,
     changed: watch::Receiver<u64>,
@@ -40,7 +44,7 @@ pub struct WatchStream {
 
 impl WatchStream {
     /// Opens a stream to the member behind a channel. With `requires_leader` it says so.
-    pub fn open(channel: &Channel, identity: Identity, requires_leader: bool) -> Self {
+    pub fn open(whose: Product, channel: &Channel, identity: Identity, requires_leader: bool) -> Self {
         let (requests, queued) = mpsc::channel(REQUESTS_QUEUED_MAX);
         let heard = Arc::new(Mutex::new(Transcript::new(identity)));
         let (notify, changed) = watch::channel(0);
@@ -49,7 +53,7 @@ impl WatchStream {
             request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
         }
         let reader = tokio::spawn(read(channel.clone(), request, heard.clone(), notify));
-        Self { requests: Some(requests), heard, changed, reader }
+        Self { whose, requests: Some(requests), heard, changed, reader }
     }
 
     /// Sends a request.
@@ -83,6 +87,18 @@ impl WatchStream {
     /// Changes what has been heard: for the few wanted differences.
     pub fn amend(&self, change: impl FnOnce(&mut Transcript)) {
         change(&mut self.heard.lock().expect("nobody panics while writing a transcript"));
+    }
+
+    /// Waits for something that is owed.
+    pub async fn await_heard(&self, what: &str, enough: impl Fn(&Transcript) -> bool) -> Result<(), Failure> {
+        if self.wait_until(HEARD_WITHIN, enough).await {
+            return Ok(());
+        }
+        let ended = self.look(|heard| heard.ended().cloned());
+        Err(Failure::broken(format!(
+            "{:?} has not sent {what} within {HEARD_WITHIN:?}; the stream's end: {ended:?}",
+            self.whose
+        )))
     }
 
     /// Waits until what has been heard is enough. Says whether it became so in time.

@@ -13,9 +13,10 @@ use meerkat_proto::pb::mvcc::Event;
 use meerkat_proto::pb::mvcc::event::EventType;
 
 use super::transcript::revision_of;
+use super::wire::WatchStream;
 
 /// Everything known.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct World {
     /// The store's revision.
     pub revision: i64,
@@ -27,6 +28,10 @@ pub struct World {
     pub streams: Vec<StreamState>,
     /// How many members each cluster has.
     pub members: usize,
+    /// Sees everything from the beginning, on etcd's side.
+    pub reference: Option<WatchStream>,
+    /// Whether some watcher may still be on its way through history.
+    pub late_watchers: bool,
 }
 
 /// One stream.
@@ -71,7 +76,8 @@ pub struct Watcher {
 impl World {
     /// Empty clusters.
     pub fn new(members: usize) -> Self {
-        Self { revision: 1, compacted: 0, history: Vec::new(), streams: Vec::new(), members }
+        let (history, streams) = Default::default();
+        Self { revision: 1, compacted: 0, history, streams, members, reference: None, late_watchers: false }
     }
 
     /// Streams on which requests can be sent.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use meerkat_chaos::Failure;
+use meerkat_chaos::differential::engine::{self, Both, Plan, Surface};
 use meerkat_chaos::driver::{Cluster, Product};
 use meerkat_proto::pb::election as epb;
 use meerkat_proto::pb::election::election_client::ElectionClient;
@@ -204,6 +205,11 @@ struct Clients {
     /// What campaigns won, in order.
     won: Vec<epb::LeaderKey>,
     observers: usize,
+    /// The step under way.
+    number: usize,
+    /// How many calls had to wait.
+    waited: usize,
+    of_meerkat: bool,
 }
 
 fn key(name: &str, lease: i64) -> Bytes {
@@ -212,7 +218,7 @@ fn key(name: &str, lease: i64) -> Bytes {
 }
 
 impl Clients {
-    fn next(&mut self, number: usize) -> Step {
+    fn draw(&mut self, number: usize) -> Step {
         if number < LEASES.len() - 1 {
             return Step::Grant(LEASES[number]);
         }
@@ -248,7 +254,7 @@ impl Clients {
     }
 
     /// Notes whose keys a step may have taken away.
-    fn note(&mut self, number: usize, step: &Step) {
+    fn note(&mut self, step: &Step) {
         let mut rob = |gone: &dyn Fn(&Bytes) -> bool| {
             let robbed = self.waiting.iter().filter(|(_, key)| gone(key)).map(|(number, _)| *number);
             self.robbed.extend(robbed.collect::<Vec<_>>());
@@ -266,67 +272,81 @@ impl Clients {
                     self.robbed.extend(robbed.collect::<Vec<_>>());
                 }
             }
-            Step::Lock(name, lease) => drop(self.waiting.insert(number, key(name, *lease))),
-            Step::Campaign(lease, _) => drop(self.waiting.insert(number, key(ELECTION, *lease))),
-            Step::Grant(_) | Step::Proclaim(..) | Step::Resign(None) | Step::Leader | Step::Observe => {}
+            Step::Lock(name, lease) => drop(self.waiting.insert(self.number, key(name, *lease))),
+            Step::Campaign(lease, _) => drop(self.waiting.insert(self.number, key(ELECTION, *lease))),
+            Step::Observe => self.observers += 1,
+            Step::Grant(_) | Step::Proclaim(..) | Step::Resign(None) | Step::Leader => {}
         }
     }
 }
 
+impl Surface for Clients {
+    const NAME: &'static str = "lock differential";
+    type Step = Step;
+    type Answer = Option<Told>;
+    type Side = Side;
+    type Generator = ();
+
+    async fn start(&self, product: Product, _: usize) -> Result<Side, Failure> {
+        Side::start(product).await
+    }
+
+    fn cluster(side: Side) -> Cluster {
+        side.cluster
+    }
+
+    async fn next(both: &mut Both<Self>, number: usize) -> Result<Step, Failure> {
+        both.world.number = number;
+        Ok(both.world.draw(number))
+    }
+
+    async fn take(both: &mut Both<Self>, step: &Step) -> Result<(), Failure> {
+        let number = both.world.number;
+        both.world.note(step);
+        let (etcd, other) =
+            tokio::join!(both.etcd.take(number, step.clone()), both.other.take(number, step.clone()));
+        if etcd != other {
+            both.differ("the answers differ", &etcd, &other)?;
+            return both.verdict();
+        }
+        settle(&both.etcd, &both.other).await.map_err(Failure::broken)?;
+        for call in both.other.finished() {
+            let calls = (both.etcd.waiting.remove(&call), both.other.waiting.remove(&call));
+            let (Some(etcd), Some(other)) = calls else { continue };
+            let (etcd, other) = (etcd.await.ok(), other.await.ok());
+            both.world.waited += usize::from(call < number);
+            both.world.waiting.remove(&call);
+            let robbed = both.world.robbed.contains(&call);
+            let expired =
+                matches!(&other, Some(Told::Refused(2, text)) if text.ends_with("session is expired"));
+            if if robbed { !expired && both.world.of_meerkat } else { etcd != other } {
+                both.differ(&format!("call {call}, whose key was lost: {robbed}"), &etcd, &other)?;
+                return both.verdict();
+            }
+            if let Some(Told::Campaign(_, Some(leader))) = other {
+                both.world.won.push(leader);
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(both: &mut Both<Self>) -> Result<(), Failure> {
+        let Clients { waited, robbed, won, .. } = &both.world;
+        println!("lock differential: {waited} calls waited; lost their keys meanwhile: {robbed:?}");
+        if *waited == 0 || won.len() < 3 {
+            return Err(Failure::harness("too little happened"));
+        }
+        compare_observers(&both.etcd, &both.other).await
+    }
+}
+
+/// Runs the same on etcd and on a product.
 pub async fn compare(seed: u64, product: Product) -> Result<(), Failure> {
-    println!("lock differential: seed {seed}; again with MEERKAT_SEED={seed}");
-    let (mut etcd, mut other) = (Side::start(Product::Etcd).await?, Side::start(product).await?);
-    let mut clients = Clients {
-        random: StdRng::seed_from_u64(seed),
-        waiting: BTreeMap::new(),
-        robbed: Vec::new(),
-        won: Vec::new(),
-        observers: 0,
-    };
-    let (mut log, mut waited, mut robbed) = (Vec::new(), 0, 0);
-    for number in 0..STEPS {
-        let step = clients.next(number);
-        log.push(format!("{number}: {step:?}"));
-        let fail = |what: String| {
-            let last: Vec<&String> = log.iter().rev().take(12).collect();
-            Failure::broken(format!("{what}\n  last steps first: {last:#?}"))
-        };
-        clients.note(number, &step);
-        clients.observers += usize::from(matches!(step, Step::Observe));
-        let (one, two) = tokio::join!(etcd.take(number, step.clone()), other.take(number, step.clone()));
-        if one != two {
-            return Err(fail(format!("answers differ\n    etcd:  {one:?}\n    other: {two:?}")));
-        }
-        settle(&etcd, &other).await.map_err(&fail)?;
-        for number in other.finished() {
-            let (Some(one), Some(two)) = (etcd.waiting.remove(&number), other.waiting.remove(&number)) else {
-                continue;
-            };
-            let (one, two) = (one.await.ok(), two.await.ok());
-            waited += usize::from(number + 1 < log.len());
-            clients.waiting.remove(&number);
-            if clients.robbed.contains(&number) {
-                robbed += 1;
-                let refused =
-                    matches!(&two, Some(Told::Refused(2, text)) if text.ends_with("session is expired"));
-                if product == Product::Meerkat && !refused {
-                    return Err(fail(format!("call {number} lost its key and hears {two:?}")));
-                }
-            } else if one != two {
-                return Err(fail(format!("call {number}\n    etcd:  {one:?}\n    other: {two:?}")));
-            }
-            if let Some(Told::Campaign(_, Some(leader))) = two {
-                clients.won.push(leader);
-            }
-        }
-    }
-    println!("lock differential: {waited} calls waited, {robbed} lost their keys meanwhile");
-    if waited == 0 || clients.won.len() < 3 {
-        return Err(Failure::harness("too little happened"));
-    }
-    compare_observers(&etcd, &other).await?;
-    etcd.cluster.finish()?;
-    other.cluster.finish()
+    let plan = Plan { seed, steps: STEPS, members: 1, product };
+    let (waiting, robbed, won) = Default::default();
+    let (random, of_meerkat) = (StdRng::seed_from_u64(seed), product == Product::Meerkat);
+    let clients = Clients { random, waiting, robbed, won, observers: 0, number: 0, waited: 0, of_meerkat };
+    engine::run(&plan, clients, (), &format!("MEERKAT_SEED={seed}")).await.map(drop)
 }
 
 /// Waits until the same calls are answered on both and the stores are equal.

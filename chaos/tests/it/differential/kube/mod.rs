@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use meerkat_chaos::Failure;
+use meerkat_chaos::differential::engine::shown;
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::outcome::describe;
 use meerkat_chaos::scenario::run_test;
@@ -91,11 +92,11 @@ async fn compare_table(etcd: &Cluster, other: &Cluster, rows: &mut Rows) -> Resu
         let one = request.send(etcd.members()[0].endpoint()).await.without_identity();
         let two = same.send(other.members()[0].endpoint()).await.without_identity();
         if request != same || one != two {
-            findings.push(format!("{what}\n    etcd: {}\n    here: {}", one.shown(), two.shown()));
+            findings.push(format!("{what}\n    etcd: {}\n    here: {}", shown(&one), shown(&two)));
         }
         for (answer, book, whose) in [(&one, &mut theirs, "etcd"), (&two, &mut ours, "here")] {
             if !(step.expect)(book, answer) {
-                findings.push(format!("{what}: not as expected, {whose}: {}", answer.shown()));
+                findings.push(format!("{what}: not as expected, {whose}: {}", shown(&answer)));
             }
             book.note(step, answer);
         }

@@ -116,7 +116,10 @@ fn revision(response: &WatchResponse) -> i64 {
 async fn write(endpoint: &Endpoint, txn: TxnRequest) -> Result<i64, Failure> {
     match Request::Txn(txn).send(endpoint).await {
         Answer::Txn(done) if done.succeeded => Ok(done.header.map_or(0, |header| header.revision)),
-        other => Err(Failure::broken(format!("a write was answered {}", other.shown()))),
+        other => Err(Failure::broken(format!(
+            "a write was answered {}",
+            meerkat_chaos::differential::engine::shown(&other)
+        ))),
     }
 }
 

@@ -17,8 +17,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use super::keys;
-use super::request::Request;
+use crate::differential::keys;
+use crate::differential::request::{Request, delete_op, put_op};
 
 /// Above what may be proposed, below what may be received.
 const TOO_LARGE_TO_PROPOSE: std::ops::Range<usize> = 1_573_000..2_090_000;
@@ -55,7 +55,7 @@ impl Generator {
         match self.random.random_range(0..1_000) {
             0..=329 => Request::Put(self.put()),
             330..=599 => Request::Range(self.range(seen, false)),
-            600..=699 => Request::Delete(self.delete()),
+            600..=699 => Request::Delete(keys::deletion(&mut self.random)),
             700..=944 => Request::Txn(self.txn(seen, 0)),
             945..=964 => Request::Compact(self.compaction(seen)),
             965..=979 => Request::Txn(self.wide_txn()),
@@ -63,7 +63,9 @@ impl Generator {
             990..=993 => Request::Put(self.large_put()),
             994..=996 => Request::Put(PutRequest { key: Bytes::new(), ..self.put() }),
             997 => Request::Range(RangeRequest { key: Bytes::new(), ..self.range(seen, false) }),
-            998 => Request::Delete(DeleteRangeRequest { key: Bytes::new(), ..self.delete() }),
+            998 => {
+                Request::Delete(DeleteRangeRequest { key: Bytes::new(), ..keys::deletion(&mut self.random) })
+            }
             _ => Request::Txn(TxnRequest {
                 compare: vec![Compare { key: Bytes::new(), ..self.compare() }],
                 ..self.txn(seen, NESTING_MAX)
@@ -110,17 +112,6 @@ impl Generator {
             value: vec![b'x'; length].into(),
             ..Default::default()
         }
-    }
-
-    fn delete(&mut self) -> DeleteRangeRequest {
-        // Whole stores are deleted rarely, or every read would find nothing.
-        let (key, range_end) = loop {
-            let (key, range_end) = keys::range(&mut self.random);
-            if range_end.is_empty() || self.chance(6) {
-                break (key, range_end);
-            }
-        };
-        DeleteRangeRequest { key, range_end, prev_kv: self.random.random() }
     }
 
     /// Inside a transaction nothing beside the answer tells the values of a keys-only range, so
@@ -217,7 +208,7 @@ impl Generator {
             _ if reads_only => Some(request_op::Request::RequestRange(self.range(seen, true))),
             0..=8 => Some(request_op::Request::RequestPut(self.put())),
             9..=13 => Some(request_op::Request::RequestRange(self.range(seen, true))),
-            14..=16 => Some(request_op::Request::RequestDeleteRange(self.delete())),
+            14..=16 => Some(request_op::Request::RequestDeleteRange(keys::deletion(&mut self.random))),
             17 | 18 if depth < NESTING_MAX => {
                 Some(request_op::Request::RequestTxn(self.txn(seen, depth + 1)))
             }
@@ -292,11 +283,7 @@ impl Generator {
             prev_kv: self.random.random(),
             ..Default::default()
         };
-        let success = vec![
-            RequestOp { request: Some(request_op::Request::RequestDeleteRange(delete)) },
-            RequestOp { request: Some(request_op::Request::RequestPut(put)) },
-        ];
-        TxnRequest { success, ..Default::default() }
+        TxnRequest { success: vec![delete_op(delete), put_op(put)], ..Default::default() }
     }
 }
 
@@ -327,8 +314,7 @@ fn ignore_nothing(operations: &mut [RequestOp]) {
 
 fn distinct_put(number: usize) -> RequestOp {
     let key = format!("wide/{number:03}").into_bytes().into();
-    let put = PutRequest { key, value: Bytes::from_static(b"w"), ..Default::default() };
-    RequestOp { request: Some(request_op::Request::RequestPut(put)) }
+    put_op(PutRequest { key, value: Bytes::from_static(b"w"), ..Default::default() })
 }
 
 #[cfg(test)]
