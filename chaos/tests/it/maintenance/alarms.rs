@@ -188,6 +188,14 @@ impl Story {
         }
         Ok(())
     }
+
+    /// From now on this is on: looks at it, and tries the store.
+    async fn stands(&mut self, on: &'static str, late: Option<EtcdError>) -> Result<(), Failure> {
+        self.on = on;
+        self.look().await?;
+        self.store(late).await;
+        Ok(())
+    }
 }
 
 /// Raised and cleared, in one order and in the other.
@@ -196,37 +204,23 @@ async fn both_at_once(story: &mut Story) -> Result<(), Failure> {
     story.look().await?;
     story.store(None).await;
     story.alarm(Activate, own, NOSPACE).await;
-    story.on = "NOSPACE";
-    story.look().await?;
-    story.store(None).await;
+    story.stands("NOSPACE", None).await?;
     story.alarm(Activate, own, NOSPACE).await;
     story.alarm(Activate, own, CORRUPT).await;
-    story.on = "both";
-    story.look().await?;
-    story.store(None).await;
+    story.stands("both", None).await?;
     story.alarm(Deactivate, own, CORRUPT).await;
-    story.on = "NOSPACE again";
-    story.look().await?;
-    story.store(Some(EtcdError::NoSpace)).await;
+    story.stands("NOSPACE again", Some(EtcdError::NoSpace)).await?;
     story.alarm(Deactivate, own, NOSPACE).await;
-    story.on = "none again";
-    story.look().await?;
-    story.store(None).await;
+    story.stands("none again", None).await?;
     story.alarm(Activate, own, CORRUPT).await;
-    story.on = "CORRUPT";
-    story.look().await?;
-    story.store(None).await;
+    story.stands("CORRUPT", None).await?;
     story.alarm(Activate, own, NOSPACE).await;
-    story.on = "both";
-    story.look().await?;
-    story.store(Some(EtcdError::Corrupt)).await;
+    story.stands("both", Some(EtcdError::Corrupt)).await?;
     story.alarm(Deactivate, own, NOSPACE).await;
     story.on = "CORRUPT again";
     story.store(Some(EtcdError::Corrupt)).await;
     story.alarm(Deactivate, own, CORRUPT).await;
-    story.on = "none at last";
-    story.look().await?;
-    story.store(None).await;
+    story.stands("none at last", None).await?;
     Ok(())
 }
 
@@ -242,33 +236,23 @@ async fn of_whom(story: &mut Story) -> Result<(), Failure> {
         story.look().await?;
         story.store(None).await;
         story.alarm(Activate, id, NOSPACE).await;
-        story.on = "NOSPACE of another";
-        story.look().await?;
-        story.store(None).await;
+        story.stands("NOSPACE of another", None).await?;
         // Not this one's.
         for (other, kind) in [(own, NOSPACE), (id, NONE), (id, CORRUPT), (id ^ 1, NOSPACE)] {
             story.alarm(Deactivate, other, kind).await;
         }
         story.alarm(Get, 0, NONE).await;
         story.alarm(Deactivate, id, NOSPACE).await;
-        story.on = "none again";
-        story.look().await?;
-        story.store(None).await;
+        story.stands("none again", None).await?;
     }
     // Of two who have the same, the other's stays.
     story.alarm(Activate, own, NOSPACE).await;
     story.alarm(Activate, STRANGER, NOSPACE).await;
-    story.on = "NOSPACE of two";
-    story.look().await?;
-    story.store(None).await;
+    story.stands("NOSPACE of two", None).await?;
     story.alarm(Deactivate, own, NOSPACE).await;
-    story.on = "NOSPACE of a stranger";
-    story.look().await?;
-    story.store(Some(EtcdError::NoSpace)).await;
+    story.stands("NOSPACE of a stranger", Some(EtcdError::NoSpace)).await?;
     story.alarm(Deactivate, STRANGER, NOSPACE).await;
-    story.on = "none in the end";
-    story.look().await?;
-    story.store(None).await;
+    story.stands("none in the end", None).await?;
     Ok(())
 }
 
