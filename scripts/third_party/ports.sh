@@ -3,10 +3,10 @@
 
 # Takes ports that nobody listens on and no other test holds: how many. They are in `taken_ports` then.
 #
-# As chaos/src/driver/ports.rs does, and with its locks: from below the range that outgoing connections get
-# theirs from. Each lock is held by this shell and by what it starts, and ends with them.
+# From below the range that outgoing connections, and `crates/ports`, get theirs from. Each is held through a
+# locked file, by this shell and by what it starts, and is free again when they end.
 take_ports() {
-  local locks="${TMPDIR:-/tmp}/meerkat-chaos-ports" port lock
+  local locks="${TMPDIR:-/tmp}/meerkat-script-ports" port lock
   taken_ports=()
   mkdir -p "$locks"
   for port in $(shuf -i 12000-31999 -n 2000); do

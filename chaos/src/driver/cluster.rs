@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use super::black_hole::Door;
 use super::member::{Member, Ports};
-use super::ports::Port;
 use crate::endpoint::Endpoint;
 use crate::ground::Product;
 use crate::{Failure, binary};
+use meerkat_ports::Port;
 
 /// How long a whole cluster may take to elect and serve at first.
 pub const START_WITHIN: Duration = Duration::from_secs(30);
@@ -196,7 +196,7 @@ impl Cluster {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Err(Failure::broken(format!("no member leads within {within:?}")))
+        Err(Failure::slow(format!("no member leads within {within:?}")))
     }
 
     /// Ends a run that succeeded: nothing is left behind.

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use super::ports::Port;
 use super::process::{Launch, Process};
 use super::usage;
 use crate::Failure;
 use crate::endpoint::Endpoint;
 use crate::ground::Usage;
+use meerkat_ports::Port;
 
 /// How often a starting member is asked whether it serves.
 const READY_POLL: Duration = Duration::from_millis(20);
@@ -223,7 +223,7 @@ impl Member {
         while self.is_running()? {
             if deadline < Instant::now() {
                 let (name, tail) = (&self.name, self.tail());
-                return Err(Failure::broken(format!(
+                return Err(Failure::slow(format!(
                     "{name} does not end within {within:?} of SIGTERM: {tail}"
                 )));
             }
@@ -290,7 +290,7 @@ impl Member {
             }
             tokio::time::sleep(READY_POLL).await;
         }
-        Err(Failure::broken(format!(
+        Err(Failure::slow(format!(
             "{} does not serve after {within:?} (last answer: {last}): {}",
             self.name,
             self.tail()

@@ -17,7 +17,6 @@ pub mod local;
 pub mod member;
 pub mod netns;
 pub mod open_files;
-pub mod ports;
 pub mod power_loss;
 pub mod process;
 pub mod small_disk;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::http;
-use crate::driver::ports::Port;
 use crate::driver::process::{Launch, Process};
 use crate::{Failure, binary};
+use meerkat_ports::Port;
 
 const OPEN_WITHIN: Duration = Duration::from_secs(20);
 
@@ -54,7 +54,7 @@ impl Tier {
                 return Err(Failure::broken(format!("the tier ended: {status}; {}", self.log.display())));
             }
             if OPEN_WITHIN < began.elapsed() {
-                return Err(Failure::broken(format!("the tier is not ready in {OPEN_WITHIN:?}")));
+                return Err(Failure::slow(format!("the tier is not ready in {OPEN_WITHIN:?}")));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -61,6 +61,7 @@ const ORDER: &[&str] = &[
     "xtask",
     "meerkat-types",
     "meerkat-mangle",
+    "meerkat-ports",
     "meerkat-trust",
     "meerkat-proto",
     "meerkat-fault",

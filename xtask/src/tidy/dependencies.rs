@@ -13,6 +13,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("meerkat-proto", &["meerkat-types"]),
     ("meerkat-backup", &[]),
     ("meerkat-mangle", &[]),
+    ("meerkat-ports", &[]),
     ("meerkat-trust", &[]),
     ("meerkat-fault", &[]),
     ("meerkat-engine", &["meerkat-fault"]),
@@ -59,7 +60,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     // Raw stubs on purpose: a client that hides repeats cannot judge a server. Never a server crate.
-    ("meerkat-chaos", &["meerkat-types", "meerkat-proto", "meerkat-client"]),
+    ("meerkat-chaos", &["meerkat-types", "meerkat-proto", "meerkat-client", "meerkat-ports"]),
     // The whole member on simulated ground, judged by the checkers of chaos.
     ("meerkat-sim", &["meerkat-proto", "meerkat-engine", "meerkat-raft", "meerkat-server", "meerkat-chaos"]),
     ("xtask", &[]),

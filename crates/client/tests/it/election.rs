@@ -1,6 +1,7 @@
 //! Elections on real servers: who leads, what it says, and that observers miss nothing of it.
 
 use crate::etcdctl::Etcdctl;
+use crate::patience::within;
 use crate::server::{BOTH, Cluster};
 use crate::session::until_count;
 use meerkat_client::election::{ElectionError, Observe};
@@ -11,10 +12,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 async fn session(client: &Client) -> Session {
     Session::open(client, 30 * SECOND).await.expect("a session")
-}
-
-async fn within<T>(what: &str, done: impl Future<Output = T>) -> T {
-    tokio::time::timeout(30 * SECOND, done).await.unwrap_or_else(|_| panic!("{what}: not in time"))
 }
 
 async fn next(observe: &mut Observe) -> String {
@@ -34,7 +31,7 @@ async fn one_leads_says_things_and_hands_over() {
         let mut leader = first.campaign("a1").await.expect("elected");
         assert_eq!(next(&mut observe).await, "a1");
         let waiting = tokio::spawn(async move { second.campaign("b1").await });
-        until_count(&client, "e/", 2, 10 * SECOND).await;
+        until_count(&client, "e/", 2).await;
         leader.proclaim("a2").await.expect("said");
         assert_eq!(next(&mut observe).await, "a2");
         let known = first.leader().await.expect("an answer").expect("a leader");
@@ -154,7 +151,7 @@ async fn etcdctl_and_this_client_stand_in_one_election() {
         let mut observe = election.observe();
         assert_eq!(next(&mut observe).await, "theirs", "{kind:?}");
         let ours = tokio::spawn(async move { election.campaign("ours").await });
-        until_count(&client, "e/", 2, 10 * SECOND).await;
+        until_count(&client, "e/", 2).await;
         tokio::time::sleep(SECOND / 2).await;
         assert!(!ours.is_finished(), "{kind:?}: two leaders");
         theirs.interrupt().await;

@@ -1,5 +1,6 @@
 //! etcd's own command beside this client, on the same cluster.
 
+use crate::patience::PATIENCE;
 use crate::server::{Cluster, etcd};
 use std::process::Stdio;
 use std::time::Duration;
@@ -24,7 +25,7 @@ impl Etcdctl {
 
     /// The next line it prints.
     pub async fn line(&mut self) -> String {
-        let line = tokio::time::timeout(Duration::from_secs(30), self.lines.next_line()).await;
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;
         line.expect("a line in time").expect("readable").expect("not the end")
     }
 
@@ -39,7 +40,7 @@ impl Etcdctl {
         // SAFETY: a plain system call on a child of ours that has not been waited for.
         let sent = unsafe { libc::kill(i32::try_from(pid).expect("a pid is an i32"), libc::SIGINT) };
         assert_eq!(sent, 0, "a signal to {pid}");
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended.expect("it ends in time").expect("it can be waited for");
     }
 }

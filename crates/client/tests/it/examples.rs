@@ -3,6 +3,7 @@
 //! They are built by `cargo test` of the whole package, or by `cargo build --examples`, in the profile
 //! of the test.
 
+use crate::patience::within;
 use crate::server::BOTH;
 use crate::watch_cluster::Cluster;
 use meerkat_client::Client;
@@ -46,8 +47,8 @@ impl Example {
     }
 
     async fn line(&mut self) -> Option<String> {
-        let line = tokio::time::timeout(Duration::from_secs(30), self.lines.next_line()).await;
-        line.expect("the example prints a line in time").expect("lines of text")
+        let line = within("a line", self.lines.next_line()).await;
+        line.expect("lines of text")
     }
 
     async fn prints(&mut self, expected: &str) {
@@ -63,8 +64,8 @@ impl Example {
 
     async fn ends_well(mut self) {
         assert_eq!(self.line().await, None, "it prints no more");
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
-        assert!(ended.expect("it ends in time").expect("an end").success());
+        let ended = within("its end", self.child.wait()).await;
+        assert!(ended.expect("an end").success());
     }
 }
 
@@ -163,9 +164,18 @@ async fn one_leads_and_the_next_takes_over_when_it_steps_down_or_dies() {
         // Killed, it cannot step down: its lease has to run out.
         bert.child.kill().await.expect("to kill it");
         carl.prints("carl leads").await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let report = client.get("report/latest").await.expect("a get");
-        assert_eq!(report.first().map(|kv| kv.value.as_ref()), Some(b"carl".as_slice()));
+        let reports = async {
+            while client
+                .get("report/latest")
+                .await
+                .expect("a get")
+                .first()
+                .is_none_or(|kv| kv.value != "carl")
+            {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        within("a report of carl's", reports).await;
         carl.interrupt().await;
         carl.prints("carl stepped down").await;
         carl.ends_well().await;

@@ -23,7 +23,7 @@ mod namespace;
 mod objects;
 #[cfg(feature = "listwatch")]
 mod objects_fake;
-mod ports;
+mod patience;
 mod server;
 mod session;
 mod stalls;

@@ -56,6 +56,8 @@ async fn etcd_is_looked_after_in_full() {
     let (leader, other) = cluster.leader_and_another(&client).await;
     let maintenance = client.maintenance();
 
+    let written = client.put("k", "v").await.expect("a put").revision;
+    cluster.wait_until_level(&client, written).await;
     let hashes = futures::future::join_all(cluster.urls().iter().map(|url| {
         let at = maintenance.at(url);
         async move { at.hash_kv(None).await.expect("a hash").hash }

@@ -1,6 +1,7 @@
 //! Objects and informers through the list-watch door of real members, which are killed one after the
 //! other.
 
+use crate::patience::{PATIENCE, until, within};
 use crate::server::{Cluster, Kind, Options};
 use meerkat_client::Informer;
 use meerkat_client::informer::Delta;
@@ -8,10 +9,8 @@ use meerkat_client::listwatch::{Door, Objects, Resource};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-const WITHIN: Duration = Duration::from_secs(30);
 
 async fn cluster() -> (Cluster, Door) {
     let options = Options { listwatch: true, ..Options::default() };
@@ -26,19 +25,11 @@ async fn cluster() -> (Cluster, Door) {
 
 /// Waits until this very member answers reads of what is now.
 async fn serves(door: &str) {
-    let end = Instant::now() + WITHIN;
+    let end = Instant::now() + PATIENCE;
     let alone = Door::new([door]).expect("a door").timeout(Duration::from_secs(1));
     while let Err(error) = alone.objects(&settings()).list().await {
         assert!(Instant::now() < end, "{door} does not serve: {error}");
         tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + WITHIN;
-    while !holds() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -73,12 +64,17 @@ async fn objects_are_written_read_and_deleted() {
     assert!(objects.get("a").await.expect_err("gone").is_not_found());
 }
 
-/// Writes until it is told to stop, and gives what is there as far as it is known: whatever a write
-/// became, the name is written again later.
-async fn write(objects: Objects, stop: Arc<AtomicBool>) -> u64 {
-    let mut done = 0;
+#[derive(Default)]
+struct Writing {
+    stop: AtomicBool,
+    done: AtomicU64,
+}
+
+/// Writes until it is told to stop, and counts what succeeds: whatever a write became, the name is written
+/// again later.
+async fn write(objects: Objects, writing: Arc<Writing>) {
     for number in 0_u64.. {
-        if stop.load(Ordering::Relaxed) {
+        if writing.stop.load(Ordering::Relaxed) {
             break;
         }
         let name = format!("s{:02}", number % 20);
@@ -87,10 +83,9 @@ async fn write(objects: Objects, stop: Arc<AtomicBool>) -> u64 {
             1 => objects.patch(&name, &json!({ "data": { "number": number.to_string() } })).await,
             _ => objects.delete(&name).await,
         };
-        done += u64::from(written.is_ok());
+        writing.done.fetch_add(u64::from(written.is_ok()), Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    done
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,7 +98,7 @@ async fn an_informer_goes_on_through_the_loss_of_every_member_without_a_list() {
     let source = Informer::objects(&door, settings());
     let trail = source.trail();
     let informer = source.json::<Value>().page_size(3).start();
-    tokio::time::timeout(WITHIN, informer.wait_for_sync()).await.expect("in time").expect("synced");
+    within("the first list", informer.wait_for_sync()).await.expect("synced");
     assert_eq!(informer.store().len(), 10, "of four pages");
     let mut told = informer.subscribe();
     let follower = tokio::spawn(async move {
@@ -123,26 +118,27 @@ async fn an_informer_goes_on_through_the_loss_of_every_member_without_a_list() {
         }
         view
     });
-    let stop = Arc::new(AtomicBool::new(false));
-    let writer = tokio::spawn(write(objects.clone(), Arc::clone(&stop)));
+    let writing = Arc::new(Writing::default());
+    let writer = tokio::spawn(write(objects.clone(), Arc::clone(&writing)));
     until("a watch is open", || trail.member().is_some()).await;
     for _ in 0..3 {
         // The one that the informer watches.
         let member = trail.member().expect("a watch is open");
         cluster.members[member].kill();
         until("the watch is elsewhere", || trail.member() != Some(member)).await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let before = writing.done.load(Ordering::Relaxed);
+        until("writes go on", || before + 10 < writing.done.load(Ordering::Relaxed)).await;
         cluster.members[member].restart();
         serves(&cluster.members[member].door).await;
     }
-    stop.store(true, Ordering::Relaxed);
-    assert!(10 < writer.await.expect("no panic"), "hardly anything was written");
+    writing.stop.store(true, Ordering::Relaxed);
+    writer.await.expect("no panic");
     // One more, so that there is a version to wait for.
     let last = objects.create(&setting("last", 0)).await.expect("created");
     let version: i64 =
         last["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number");
     let reached = informer.wait_for_revision(meerkat_client::Revision::new(version));
-    tokio::time::timeout(WITHIN, reached).await.expect("in time").expect("running");
+    within("the last version", reached).await.expect("running");
     let status = informer.status();
     assert_eq!(status.relists(), 0, "{status:?}");
     let listed: BTreeMap<Vec<u8>, i64> =

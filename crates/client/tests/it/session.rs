@@ -1,5 +1,6 @@
 //! Sessions on real servers: what hangs on one lives and goes with it.
 
+use crate::patience::{PATIENCE, on_both, within};
 use crate::server::{BOTH, Cluster};
 use meerkat_client::lease::LossReason;
 use meerkat_client::{Client, Keys, Session};
@@ -11,25 +12,22 @@ async fn count(client: &Client, prefix: &str) -> u64 {
     client.get(Keys::prefix(prefix)).count_only().await.expect("a count").count
 }
 
-/// Waits until a number of keys is there, and tells how long that took.
-pub async fn until_count(client: &Client, prefix: &str, expected: u64, within: Duration) -> Duration {
-    let start = Instant::now();
+/// Waits until a number of keys is there.
+pub async fn until_count(client: &Client, prefix: &str, expected: u64) {
+    let end = Instant::now() + PATIENCE;
     loop {
         let found = count(client, prefix).await;
         if found == expected {
-            return start.elapsed();
+            return;
         }
-        assert!(
-            start.elapsed() < within,
-            "{found} keys below {prefix} instead of {expected} after {within:?}"
-        );
+        assert!(Instant::now() < end, "{found} keys below {prefix} instead of {expected}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_lives_on_beyond_its_time_and_ends_when_closed() {
-    for kind in BOTH {
+    on_both(async |kind| {
         let cluster = Cluster::start(kind, 1).await;
         let client = cluster.client_when_ready().await;
         let session = Session::open(&client, 8 * SECOND).await.expect("a session");
@@ -44,7 +42,8 @@ async fn a_session_lives_on_beyond_its_time_and_ends_when_closed() {
         assert_eq!(count(&client, "s/").await, 0, "{kind:?}: closing removes the keys");
         assert_eq!(told.await.expect("a task").reason, LossReason::Gone, "{kind:?}");
         session.close().await.expect("closing again is fine");
-    }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,7 +58,7 @@ async fn a_session_that_is_dropped_ends_long_before_its_time() {
         tokio::time::sleep(SECOND / 2).await;
         assert_eq!(count(&client, "s/").await, 1, "{kind:?}: a handle is left");
         drop(clone);
-        until_count(&client, "s/", 0, 20 * SECOND).await;
+        until_count(&client, "s/", 0).await;
     }
 }
 
@@ -70,7 +69,7 @@ async fn a_session_ended_by_someone_else_is_told() {
         let client = cluster.client_when_ready().await;
         let session = Session::open(&client, 9 * SECOND).await.expect("a session");
         client.leases().revoke(session.lease()).await.expect("revoked");
-        let lost = tokio::time::timeout(20 * SECOND, session.lost()).await.expect("told in time");
+        let lost = within("the loss", session.lost()).await;
         assert_eq!((lost.id, lost.reason), (session.lease(), LossReason::Gone), "{kind:?}");
         assert_eq!(session.loss(), Some(lost));
     }
@@ -84,8 +83,9 @@ async fn a_session_without_a_cluster_is_lost_when_its_time_is_over() {
         let session = Session::open(&client, 3 * SECOND).await.expect("a session");
         cluster.members[0].kill();
         let start = Instant::now();
-        let lost = tokio::time::timeout(20 * SECOND, session.lost()).await.expect("told in time");
+        let lost = within("the loss", session.lost()).await;
         assert_eq!(lost.reason, LossReason::Silence, "{kind:?}");
-        assert!(start.elapsed() < session.ttl() + 10 * SECOND, "{kind:?}: told after {:?}", start.elapsed());
+        let took = start.elapsed();
+        assert!(took < session.ttl() + 15 * SECOND, "too slow: {kind:?}: told after {took:?}");
     }
 }

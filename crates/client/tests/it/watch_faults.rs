@@ -4,6 +4,7 @@
 //! A writer goes on all the time. Its own answers prove nothing (a put that failed may have happened), so
 //! what a watch told is compared with the history itself, read from the cluster when all is well again.
 
+use crate::patience::{PATIENCE, on_both};
 use crate::server::{BOTH, Kind};
 use crate::stalls::Stalls;
 use crate::watch::{changes, client};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 /// How often a fault is tried until a watch is back within the promised bound.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 6;
 /// A machine that let nothing run for this long may keep a member from answering in time.
 const STALL: Duration = Duration::from_millis(500);
 
@@ -34,11 +35,6 @@ impl Fault {
             Fault::Kill => Duration::from_secs(2),
             Fault::Freeze | Fault::BlackHole => Duration::from_secs(5),
         }
-    }
-
-    /// Too long on any machine, however busy.
-    fn bearable(self) -> Duration {
-        3 * self.promised()
     }
 
     fn begin(self, cluster: &mut Cluster, index: usize) {
@@ -84,15 +80,9 @@ impl Scene {
     /// The member that serves the watch. There may be none for a moment: on a busy machine a fault is
     /// followed by elections that have nothing to do with the client.
     async fn serving(&mut self) -> usize {
-        let since = Instant::now();
-        loop {
-            let status = self.watch.status();
-            if let Some(endpoint) = &status.endpoint {
-                return self.cluster.index_of(endpoint);
-            }
-            assert!(since.elapsed() < Fault::BlackHole.bearable(), "no member serves the watch: {status:?}");
-            self.listen(Duration::from_millis(10)).await;
-        }
+        let is_served = |status: &WatchStatus| status.endpoint.is_some();
+        let status = self.listen_until("a member serves the watch", is_served).await;
+        self.cluster.index_of(&status.endpoint.expect("just seen"))
     }
 
     /// Takes what the watch tells for a while.
@@ -103,16 +93,26 @@ impl Scene {
         }
     }
 
+    /// Listens until the watch is as it should be, which it tells then.
+    async fn listen_until(&mut self, what: &str, is: impl Fn(&WatchStatus) -> bool) -> WatchStatus {
+        let since = Instant::now();
+        loop {
+            let status = self.watch.status();
+            if is(&status) {
+                return status;
+            }
+            assert!(since.elapsed() < PATIENCE, "waited in vain until {what}: {status:?}");
+            self.listen(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Listens until the watch has been moved to another member, and tells how long that took.
     async fn moved(&mut self, from: usize, since: Instant) -> Duration {
         let name = self.cluster.endpoints()[from].clone();
         let elsewhere = |status: &WatchStatus| {
             status.endpoint.as_deref().is_some_and(|endpoint| !endpoint.ends_with(&name))
         };
-        while !elsewhere(&self.watch.status()) {
-            assert!(since.elapsed() < Duration::from_secs(30), "{:?}", self.watch.status());
-            self.listen(Duration::from_millis(10)).await;
-        }
+        self.listen_until("the watch is on another member", elsewhere).await;
         since.elapsed()
     }
 
@@ -123,7 +123,6 @@ impl Scene {
         let took = self.moved(serving, Instant::now()).await;
         println!("{kind:?}: on another member {took:?} after a {fault:?}");
         fault.end(&mut self.cluster, serving);
-        assert!(took < fault.bearable(), "{kind:?}, {fault:?}: {took:?}");
         took
     }
 
@@ -171,7 +170,10 @@ async fn check(kind: Kind, fault: Fault) -> WatchStatus {
         if took < fault.promised() {
             break;
         }
-        assert!(attempt < ATTEMPTS, "{kind:?}, {fault:?}: never within its bound, at last {took:?}");
+        assert!(
+            attempt < ATTEMPTS,
+            "too slow: {kind:?}, {fault:?}: never within its bound, at last {took:?}"
+        );
     }
     scene.judge(kind, &format!("{fault:?}")).await
 }
@@ -210,9 +212,10 @@ async fn a_lost_majority_only_makes_a_watch_wait() {
         for other in &others {
             scene.cluster.kill(*other);
         }
-        scene.listen(Duration::from_secs(6)).await;
+        scene.listen_until("no member without a leader serves", |status| status.endpoint.is_none()).await;
+        scene.listen(Duration::from_secs(2)).await;
         let alone = scene.watch.status();
-        assert_eq!(alone.endpoint, None, "{kind:?}: a member without a leader still serves: {alone:?}");
+        assert_eq!(alone.endpoint, None, "{kind:?}: a member without a leader serves again: {alone:?}");
         for other in &others {
             scene.cluster.revive(*other);
         }
@@ -239,7 +242,7 @@ async fn a_watch_outlives_many_faults_in_a_row() {
 /// A member that works is not left for being quiet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quiet_stream_is_not_called_dead() {
-    for kind in BOTH {
+    on_both(async |kind| {
         let cluster = Cluster::start(kind, 1).await;
         let client = client(&cluster).await;
         let now = client.put("a", "").await.expect("a put").revision;
@@ -259,5 +262,6 @@ async fn a_quiet_stream_is_not_called_dead() {
             let status = watch.status();
             assert!(status.resumes <= forgiven, "{kind:?}: {status:?}, stalled {stalled:?}");
         }
-    }
+    })
+    .await;
 }

@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-#[path = "../../../client/tests/it/ports.rs"]
-mod ports;
-
-pub use ports::free_port;
+use meerkat_ports::Port;
 
 /// No single wait of these tests lasts longer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A port that nobody else gets while these tests run.
+pub fn free_port() -> u16 {
+    Port::take().expect("a port").keep()
+}
 
 /// Our binary, without any variable that could change what it does.
 pub fn meerkat() -> Command {

@@ -35,6 +35,8 @@ fn outcome(program: &Path, directory: &Path, place: &Place, switch: &str, outcom
 
 fn listen(address: &str, reuse_port: bool) -> TcpListener {
     let socket = TcpSocket::new_v4().expect("a socket");
+    // As every server: it does not let two listen.
+    socket.set_reuseaddr(true).expect("set");
     socket.set_reuseport(reuse_port).expect("set");
     socket.bind(address.parse().expect("an address")).expect("free");
     socket.listen(16).expect("open")

@@ -1,14 +1,12 @@
 //! The three stores, and somebody else who writes to the same cluster.
 
-#[path = "../../../client/tests/it/ports.rs"]
-mod ports;
-
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use meerkat::listwatch::{MemberStore, RemoteStore};
 use meerkat_client::Client;
 use meerkat_listwatch::store::{Batch, By, Change, Row, Store, StoreError, Write, Written};
+use meerkat_ports::Port;
 use meerkat_server::config::{Config, RawFlags};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -160,7 +158,7 @@ fn package_directory() -> Option<PathBuf> {
 }
 
 fn free_url() -> String {
-    format!("http://127.0.0.1:{}", ports::free_port())
+    format!("http://127.0.0.1:{}", Port::take().expect("a port").keep())
 }
 
 async fn connect(url: &str) -> Client {

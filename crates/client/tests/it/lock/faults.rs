@@ -1,9 +1,11 @@
 //! Holders that stand still and members that die: never two who both change the resource.
 
 use super::{SECOND, session};
+use crate::patience::{PATIENCE, within};
 use crate::server::{BOTH, Cluster, Kind};
+use crate::stalls::Stalls;
 use meerkat_client::{Client, Lock, Op, Revision, Session};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -26,7 +28,7 @@ async fn the_guarded_write_of_a_holder_that_stood_still_too_long_fails() {
                 let session = Session::open(&client, 8 * SECOND).await.expect("a session");
                 let guard = Lock::new(&session, "l").acquire().await.expect("a free lock");
                 held.send(guard.token()).expect("the test waits");
-                wake.recv_timeout(60 * SECOND).expect("woken");
+                wake.recv_timeout(3 * PATIENCE).expect("woken");
                 // It has not noticed anything yet, and carries on with its work.
                 let unaware = session.loss().is_none();
                 let guarded = client.txn().when([guard.holds()]).then([Op::put("r", "late")]).await;
@@ -36,7 +38,7 @@ async fn the_guarded_write_of_a_holder_that_stood_still_too_long_fails() {
         });
         let token = is_held.await.expect("the lock is held");
         let next = session(&client).await;
-        let next = super::within("the next holder", Lock::new(&next, "l").acquire()).await.expect("the lock");
+        let next = within("the next holder", Lock::new(&next, "l").acquire()).await.expect("the lock");
         assert!(token < next.token(), "{kind:?}");
         let done = client.txn().when([next.holds()]).then([Op::put("r", "new")]).await.expect("an answer");
         assert!(done.succeeded, "{kind:?}");
@@ -62,27 +64,13 @@ struct Shared {
     inside: AtomicI32,
     overlaps: AtomicU32,
     holds: Mutex<Vec<Hold>>,
-    /// The longest time, in milliseconds, for which the machine did not let this test run.
-    stalled: AtomicU64,
     stop: std::sync::atomic::AtomicBool,
 }
 
-const PATIENCE: Duration = Duration::from_secs(90);
 /// How often etcd may break by itself.
 const ATTEMPTS: u32 = 3;
 /// A test that stood still this long may hear of a lost lock after the next holder has it.
 const STALL: Duration = Duration::from_millis(500);
-
-/// Measures how late a short sleep ends.
-async fn measure_stalls(shared: Arc<Shared>) {
-    let nap = Duration::from_millis(20);
-    while !shared.stop.load(Ordering::SeqCst) {
-        let start = Instant::now();
-        tokio::time::sleep(nap).await;
-        let late = start.elapsed().saturating_sub(nap).as_millis();
-        shared.stalled.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::SeqCst);
-    }
-}
 
 /// Takes the lock again and again, and adds one to a register each time, guarded by the lock.
 async fn work(client: Client, shared: Arc<Shared>) -> u32 {
@@ -136,7 +124,7 @@ async fn check_kills(kind: Kind) {
 async fn run_with_kills(kind: Kind) -> bool {
     let mut cluster = Cluster::start(kind, 3).await;
     let shared = Arc::new(Shared::default());
-    let stalls = tokio::spawn(measure_stalls(shared.clone()));
+    let stalls = Stalls::measure();
     let mut workers = Vec::new();
     let mut clients = Vec::new();
     for _ in 0..3 {
@@ -153,13 +141,12 @@ async fn run_with_kills(kind: Kind) -> bool {
         Err(what) => Err(what),
     };
     workers.iter().for_each(JoinHandle::abort);
-    stalls.await.expect("the measuring task");
     if kind == Kind::Etcd && cluster.members_differ(&asking).await {
         return false;
     }
     let sessions = ended.unwrap_or_else(|what| panic!("{kind:?}: {what}: not in time\n{}", cluster.logs()));
     let holds = shared.holds.lock().expect("the history").clone();
-    let stalled = Duration::from_millis(shared.stalled.load(Ordering::SeqCst));
+    let stalled = stalls.longest();
     let overlaps = shared.overlaps.load(Ordering::SeqCst);
     println!(
         "{kind:?}: {} holds by {sessions} sessions, 4 kills, {overlaps} overlaps, stalled {stalled:?}",
@@ -189,7 +176,6 @@ async fn kill_in_turn(
         let what = format!("round {round}: locks are taken after the kill of member {used}");
         wait_for(&what, || before + 5 < count()).await?;
         cluster.bring_back(used, asking).await;
-        tokio::time::sleep(2 * SECOND).await;
     }
     Ok(())
 }

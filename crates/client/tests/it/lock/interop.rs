@@ -1,7 +1,8 @@
 //! `etcdctl lock` and this client in one line.
 
-use super::{SECOND, acquire, session, within};
+use super::{SECOND, acquire, session};
 use crate::etcdctl::Etcdctl;
+use crate::patience::within;
 use crate::server::{BOTH, Cluster};
 use crate::session::until_count;
 use meerkat_client::Lock;
@@ -19,7 +20,7 @@ async fn etcdctl_and_this_client_exclude_each_other() {
         assert!(key.starts_with("l/"), "{kind:?}: {key}");
         assert!(Lock::new(&session, "l").try_acquire().await.expect("an answer").is_none(), "{kind:?}");
         let ours = acquire(&session, "l");
-        until_count(&client, "l/", 2, 10 * SECOND).await;
+        until_count(&client, "l/", 2).await;
         tokio::time::sleep(SECOND / 2).await;
         assert!(!ours.is_finished(), "{kind:?}: two holders");
         let held = client.get(key.clone()).await.expect("a get").kvs[0].clone();
@@ -29,7 +30,7 @@ async fn etcdctl_and_this_client_exclude_each_other() {
 
         // This holds, it waits.
         let mut theirs = Etcdctl::start(&cluster, &["lock", "l"]);
-        until_count(&client, "l/", 2, 20 * SECOND).await;
+        until_count(&client, "l/", 2).await;
         assert!(theirs.is_silent(SECOND).await, "{kind:?}: two holders");
         guard.release().await.expect("released");
         assert!(theirs.line().await.starts_with("l/"), "{kind:?}");

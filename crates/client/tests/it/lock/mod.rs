@@ -3,6 +3,7 @@
 mod faults;
 mod interop;
 
+use crate::patience::within;
 use crate::server::{BOTH, Cluster};
 use crate::session::until_count;
 use meerkat_client::{Client, Lock, LockError, LockGuard, Op, Session};
@@ -20,10 +21,6 @@ fn acquire(session: &Session, name: &'static str) -> JoinHandle<Result<LockGuard
     tokio::spawn(async move { lock.acquire().await })
 }
 
-async fn within<T>(what: &str, done: impl Future<Output = T>) -> T {
-    tokio::time::timeout(30 * SECOND, done).await.unwrap_or_else(|_| panic!("{what}: not in time"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_get_a_lock_one_after_the_other_in_order_of_arrival() {
     for kind in BOTH {
@@ -32,13 +29,13 @@ async fn sessions_get_a_lock_one_after_the_other_in_order_of_arrival() {
         let sessions = [session(&client).await, session(&client).await, session(&client).await];
         let first = Lock::new(&sessions[0], "l").acquire().await.expect("a free lock");
         let second = acquire(&sessions[1], "l");
-        until_count(&client, "l/", 2, 10 * SECOND).await;
+        until_count(&client, "l/", 2).await;
         let third = acquire(&sessions[2], "l");
-        until_count(&client, "l/", 3, 10 * SECOND).await;
+        until_count(&client, "l/", 3).await;
         let fourth = session(&client).await;
         let tried = Lock::new(&fourth, "l").try_acquire().await.expect("an answer");
         assert!(tried.is_none(), "{kind:?}: held by another");
-        until_count(&client, "l/", 3, 10 * SECOND).await;
+        until_count(&client, "l/", 3).await;
 
         let mut tokens = vec![first.token()];
         first.release().await.expect("released");
@@ -50,7 +47,7 @@ async fn sessions_get_a_lock_one_after_the_other_in_order_of_arrival() {
         tokens.push(third.token());
         // Dropped, not released.
         drop(third);
-        until_count(&client, "l/", 0, 10 * SECOND).await;
+        until_count(&client, "l/", 0).await;
         let last = Lock::new(&fourth, "l").try_acquire().await.expect("an answer").expect("a free lock");
         tokens.push(last.token());
         assert!(tokens.is_sorted_by(|a, b| a < b), "{kind:?}: fencing tokens {tokens:?}");
@@ -67,14 +64,14 @@ async fn a_waiter_that_leaves_does_not_let_the_next_one_in() {
         let guard = Lock::new(&holder, "l").acquire().await.expect("a free lock");
         let (leaver, next) = (session(&client).await, session(&client).await);
         let leaving = acquire(&leaver, "l");
-        until_count(&client, "l/", 2, 10 * SECOND).await;
+        until_count(&client, "l/", 2).await;
         let waiting = acquire(&next, "l");
-        until_count(&client, "l/", 3, 10 * SECOND).await;
+        until_count(&client, "l/", 3).await;
 
         leaver.close().await.expect("closed");
         let left = within("the leaver", leaving).await.expect("a task");
         assert!(matches!(left, Err(LockError::SessionLost(_))), "{kind:?}: {left:?}");
-        until_count(&client, "l/", 2, 10 * SECOND).await;
+        until_count(&client, "l/", 2).await;
         tokio::time::sleep(SECOND).await;
         assert!(!waiting.is_finished() && guard.is_held().await.expect("an answer"), "{kind:?}");
         guard.release().await.expect("released");
@@ -104,9 +101,9 @@ async fn a_waiter_that_is_cancelled_takes_its_key_away() {
         }
         // Its own next attempt stands in line after the clean-up, and in good order.
         let again = acquire(&waiter, "l");
-        until_count(&client, "l/", 2, 10 * SECOND).await;
+        until_count(&client, "l/", 2).await;
         again.abort();
-        until_count(&client, "l/", 1, 10 * SECOND).await;
+        until_count(&client, "l/", 1).await;
         assert!(guard.is_held().await.expect("an answer"), "{kind:?}: the holder's key is not touched");
     }
 }
