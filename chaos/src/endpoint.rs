@@ -282,7 +282,7 @@ impl Endpoint {
         let address = self.url.trim_start_matches("http://");
         match tokio::time::timeout(within, Metrics::read(address)).await {
             Ok(metrics) => metrics.map_err(|failure| failure.during(&self.url)),
-            Err(_) => Err(Failure::broken(format!("{}: no metrics within {within:?}", self.url))),
+            Err(_) => Err(Failure::slow(format!("{}: no metrics within {within:?}", self.url))),
         }
     }
 

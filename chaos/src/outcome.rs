@@ -4,7 +4,10 @@
 //! so until the history proves otherwise. Never turn an `Unknown` into a `Failed`: a checker would
 //! then blame the system for a write that was never refused.
 
+use meerkat_proto::error_text::EtcdError;
 use tonic::{Code, Status};
+
+use crate::Failure;
 
 /// What became of one request, as far as its client can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,23 @@ fn refuses(status: &Status) -> bool {
             | Code::Unauthenticated
     );
     decided && status.message().starts_with("etcdserver: ")
+}
+
+/// Of a request that has to be answered. A refusal breaks a promise; no answer in time, or no leader just
+/// then, is for a machine that does much else.
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let late = [
+            EtcdError::LeaderChanged,
+            EtcdError::NoLeader,
+            EtcdError::Timeout,
+            EtcdError::TimeoutDueToConnectionLost,
+            EtcdError::TimeoutDueToLeaderFail,
+        ];
+        let is_late = status.code() == Code::DeadlineExceeded
+            || late.iter().any(|error| status.message() == error.message());
+        if is_late { Self::slow(describe(&status)) } else { Self::broken(describe(&status)) }
+    }
 }
 
 /// A status on one line.

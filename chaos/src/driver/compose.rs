@@ -138,7 +138,7 @@ impl ComposeGround {
                 if within < began.elapsed() {
                     let why = crate::outcome::describe(&status);
                     let log = self.engine.logs(&seat.container, 12).await.unwrap_or_default();
-                    return Err(Failure::broken(format!(
+                    return Err(Failure::slow(format!(
                         "{} does not serve after {within:?}: {why}\n{log}",
                         seat.service
                     )));

@@ -202,7 +202,7 @@ impl Cluster {
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Err(Failure::broken(format!("{} has not joined within {within:?}: {}", member.name(), member.tail())))
+        Err(Failure::slow(format!("{} has not joined within {within:?}: {}", member.name(), member.tail())))
     }
 
     /// Makes a learner a voter, as soon as the cluster finds it ready.
@@ -267,7 +267,7 @@ impl Cluster {
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Err(Failure::broken(format!("{what}: not done within {within:?} (last answer: {last})")))
+        Err(Failure::slow(format!("{what}: not done within {within:?} (last answer: {last})")))
     }
 }
 

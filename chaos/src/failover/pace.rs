@@ -87,7 +87,7 @@ impl Pace {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        Err(Failure::broken(format!("no member gets a write through within {within:?}")))
+        Err(Failure::slow(format!("no member gets a write through within {within:?}")))
     }
 
     /// Stops the writers; what they did, and what was acknowledged in the order of its time.

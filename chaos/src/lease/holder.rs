@@ -9,7 +9,6 @@ use meerkat_proto::pb::etcdserver::{LeaseGrantRequest, PutRequest};
 use super::keeper::{PREFIX, renew_once};
 use crate::Failure;
 use crate::endpoint::{Endpoint, keep_alive::KeepAliveStream};
-use crate::outcome::describe;
 use crate::record::lease::{KeyRecord, LeaseRecord, RenewalEnd, Span};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -31,7 +30,7 @@ impl Holder {
         keys: usize,
         began: Instant,
     ) -> Result<Self, Failure> {
-        let refused = |status: tonic::Status| Failure::broken(describe(&status));
+        let refused = Failure::from;
         let from = began.elapsed();
         let granted = endpoint.lease_grant(LeaseGrantRequest { ttl, id }, ANSWER_WITHIN).await;
         let granted = granted.map_err(refused)?;

@@ -109,7 +109,7 @@ impl Keepers {
         let deadline = Instant::now() + within;
         while self.renewed.load(Ordering::Relaxed) < goal {
             if deadline < Instant::now() {
-                return Err(Failure::broken(format!("no {count} renewals were answered within {within:?}")));
+                return Err(Failure::slow(format!("no {count} renewals were answered within {within:?}")));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

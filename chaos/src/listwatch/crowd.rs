@@ -57,7 +57,7 @@ impl Crowd {
                 }
                 if deadline < Instant::now() {
                     let (told, all) = (self.told[one].lock().len(), self.told.len());
-                    return Err(Failure::broken(format!(
+                    return Err(Failure::slow(format!(
                         "watcher {one} of {all} was told {told} events, not {events}, in {within:?}"
                     )));
                 }

@@ -86,7 +86,7 @@ impl Kept {
         };
         match tokio::time::timeout(ANSWER_WITHIN, asked).await {
             Ok(answered) => answered,
-            Err(_) => Err(Failure::broken(format!("{method} {path}: no answer in {ANSWER_WITHIN:?}"))),
+            Err(_) => Err(Failure::slow(format!("{method} {path}: no answer in {ANSWER_WITHIN:?}"))),
         }
     }
 }
@@ -144,7 +144,7 @@ impl Lines {
     pub async fn begin(server: &str, path: &str) -> Result<Lines, Failure> {
         let answer = tokio::time::timeout(ANSWER_WITHIN, send(server, "GET", path, None))
             .await
-            .map_err(|_| Failure::broken(format!("watch {path}: no answer in {ANSWER_WITHIN:?}")))??;
+            .map_err(|_| Failure::slow(format!("watch {path}: no answer in {ANSWER_WITHIN:?}")))??;
         let status = answer.status().as_u16();
         if status == 200 {
             return Ok(Lines { body: answer.into_body(), read: BytesMut::new() });

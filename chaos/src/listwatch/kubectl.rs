@@ -92,7 +92,7 @@ impl Kubectl {
             if deadline < Instant::now() {
                 child.kill()?;
                 child.wait()?;
-                return Err(Failure::broken(format!("kubectl {args:?} has not ended in {COMMAND_WITHIN:?}")));
+                return Err(Failure::slow(format!("kubectl {args:?} has not ended in {COMMAND_WITHIN:?}")));
             }
             std::thread::sleep(POLL);
         };

@@ -47,7 +47,7 @@ pub async fn wait_until_open(cluster: &Cluster, member: usize) -> Result<(), Fai
     };
     tokio::time::timeout(OPEN_WITHIN, ready)
         .await
-        .map_err(|_| Failure::broken(format!("the list-watch door at {url} is not ready in {OPEN_WITHIN:?}")))
+        .map_err(|_| Failure::slow(format!("the list-watch door at {url} is not ready in {OPEN_WITHIN:?}")))
 }
 
 /// Has `meerkat kubeconfig` write one for a member into `dir`.

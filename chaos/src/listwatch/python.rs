@@ -21,7 +21,7 @@ pub async fn run(script: &Path, kubeconfig: &Path, within: Duration) -> Result<S
     let name = script.display();
     let output = tokio::time::timeout(within, child.wait_with_output())
         .await
-        .map_err(|_| Failure::broken(format!("{name} has not ended in {within:?}")))??;
+        .map_err(|_| Failure::slow(format!("{name} has not ended in {within:?}")))??;
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {
         Ok(out.into_owned())

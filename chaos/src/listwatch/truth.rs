@@ -9,7 +9,6 @@ use serde_json::Value;
 use crate::Failure;
 use crate::checker::list_watch::{Change, Object, Truth};
 use crate::endpoint::{Endpoint, watch::Next};
-use crate::outcome::describe;
 use crate::record::watch::progress_request;
 use crate::watch::WatchSpec;
 
@@ -20,7 +19,7 @@ const READ_WITHIN: Duration = Duration::from_secs(20);
 
 /// All changes of config maps since the store was empty. Nobody may be writing.
 pub async fn read(endpoint: &Endpoint) -> Result<Truth, Failure> {
-    let broken = |status: tonic::Status| Failure::broken(describe(&status));
+    let broken = Failure::from;
     let upto = endpoint.linearizable_probe(READ_WITHIN).await.map_err(broken)?;
     let mut stream = endpoint.watch(&[])?;
     stream.send(WatchSpec::of_prefix(CONFIG_MAPS.as_bytes()).request(1)).await;
@@ -47,7 +46,7 @@ pub async fn read(endpoint: &Endpoint) -> Result<Truth, Failure> {
             }
         }
         if deadline < Instant::now() {
-            return Err(Failure::broken(format!("told up to {reached}, not {upto}, in {READ_WITHIN:?}")));
+            return Err(Failure::slow(format!("told up to {reached}, not {upto}, in {READ_WITHIN:?}")));
         }
     }
     Ok(Truth::new(changes))

@@ -90,7 +90,7 @@ async fn differences(members: &[(String, Endpoint)], product: Product) -> Result
     loop {
         let views = match views(members, product).await {
             // One that does not answer now may in a while.
-            Err(Failure::Broken(_)) if Instant::now() < deadline => {
+            Err(Failure::Broken(_) | Failure::Slow(_)) if Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -111,8 +111,7 @@ fn index_of(view: &View) -> Option<u64> {
 async fn views(members: &[(String, Endpoint)], product: Product) -> Result<Vec<View>, Failure> {
     let mut revision = i64::MAX;
     for (_, endpoint) in members {
-        let now = endpoint.linearizable_probe(ASK_WITHIN).await;
-        revision = revision.min(now.map_err(|status| Failure::broken(describe(&status)))?);
+        revision = revision.min(endpoint.linearizable_probe(ASK_WITHIN).await?);
     }
     let mut views = Vec::new();
     for (name, endpoint) in members {

@@ -154,8 +154,7 @@ pub async fn page_through(cluster: &Cluster, keys: u64) -> Result<(Duration, Dur
             ..Default::default()
         };
         let began = Instant::now();
-        let answer =
-            endpoint.range(request, ASK_WITHIN).await.map_err(|status| Failure::broken(describe(&status)))?;
+        let answer = endpoint.range(request, ASK_WITHIN).await?;
         times.push(began.elapsed());
         revision =
             if revision == 0 { answer.header.as_ref().map_or(0, |header| header.revision) } else { revision };

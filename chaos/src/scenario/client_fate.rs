@@ -144,7 +144,7 @@ async fn more(writing: &Writing, more: u64) -> Result<(), Failure> {
     let deadline = Instant::now() + READY_WITHIN;
     while writing.done() < wanted {
         if deadline < Instant::now() {
-            return Err(Failure::broken(format!(
+            return Err(Failure::slow(format!(
                 "the library gets no {more} writes through in {READY_WITHIN:?}"
             )));
         }

@@ -82,7 +82,7 @@ async fn hear(watcher: &Watcher, revision: i64, within: Duration) -> Result<(), 
     while watcher.last() < revision {
         if deadline < Instant::now() {
             let last = watcher.last();
-            return Err(Failure::broken(format!("heard up to {last} within {within:?}, not {revision}")));
+            return Err(Failure::slow(format!("heard up to {last} within {within:?}, not {revision}")));
         }
         tokio::time::sleep(POLL).await;
     }
@@ -125,7 +125,7 @@ pub async fn spread(product: Product, clients: usize) -> Result<Spread, Failure>
     }
     for (_, watch) in &crowd {
         let live = tokio::time::timeout(HEARD_WITHIN, watch.live()).await;
-        live.map_err(|_| Failure::broken("a watch is not served by the only member there is"))?;
+        live.map_err(|_| Failure::slow("a watch is not served by the only member there is"))?;
     }
     (1..MEMBERS).for_each(|member| stage.set_clients(member, Flow::Open));
     // Every client looks again at a member it gave up within five seconds.
@@ -136,7 +136,7 @@ pub async fn spread(product: Product, clients: usize) -> Result<Spread, Failure>
     let strike = stage.strike(&fault, crowded).await?;
     let landings = crowd.iter().map(|(_, watch)| landing(watch, &stage, crowded, killed));
     let landings = tokio::time::timeout(HEARD_WITHIN, futures::future::join_all(landings)).await;
-    let landings = landings.map_err(|_| Failure::broken("not every watch went on after the kill"))?;
+    let landings = landings.map_err(|_| Failure::slow("not every watch went on after the kill"))?;
     let mut spread = Spread::default();
     for (member, took) in landings.into_iter().flatten() {
         spread.landed[member] += 1;

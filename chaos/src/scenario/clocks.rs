@@ -95,6 +95,7 @@ async fn outlive(
             renewals.send(kept).await;
             match renewals.next(ANSWER_WITHIN).await {
                 Next::Answer(answer) if answer.ttl == TTL_SECONDS => {}
+                Next::Nothing => return Err(Failure::slow(format!("no renewal within {ANSWER_WITHIN:?}"))),
                 other => return Err(Failure::broken(format!("a lease in time is not renewed: {other:?}"))),
             }
         }
@@ -107,7 +108,7 @@ async fn outlive(
             }
             gone_since = Some(asking);
         } else if granted + TTL + LATE_MAX < asking {
-            return Err(Failure::broken(format!("a lease of {TTL:?} lives after {:?}", granted.elapsed())));
+            return Err(Failure::slow(format!("a lease of {TTL:?} lives after {:?}", granted.elapsed())));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -118,7 +119,7 @@ async fn outlive(
 async fn grant(endpoint: &Endpoint) -> Result<i64, Failure> {
     let request = LeaseGrantRequest { ttl: TTL_SECONDS, ..Default::default() };
     let granted = endpoint.lease_grant(request, ANSWER_WITHIN).await;
-    granted.map(|lease| lease.id).map_err(|status| Failure::broken(describe(&status)))
+    granted.map(|lease| lease.id).map_err(Failure::from)
 }
 
 async fn put(endpoint: &Endpoint, key: &'static str, lease: i64) -> Result<(), Failure> {
@@ -132,10 +133,10 @@ async fn exists(endpoint: &Endpoint, key: &'static str) -> Result<bool, Failure>
     let request =
         RangeRequest { key: Bytes::from_static(key.as_bytes()), count_only: true, ..Default::default() };
     let answer = endpoint.range(request, ANSWER_WITHIN).await;
-    answer.map(|answer| answer.count == 1).map_err(|status| Failure::broken(describe(&status)))
+    answer.map(|answer| answer.count == 1).map_err(Failure::from)
 }
 
 async fn term(cluster: &Cluster) -> Result<u64, Failure> {
     let status = cluster.members()[0].endpoint().status(ANSWER_WITHIN).await;
-    status.map(|status| status.raft_term).map_err(|status| Failure::broken(describe(&status)))
+    status.map(|status| status.raft_term).map_err(Failure::from)
 }

@@ -20,7 +20,6 @@ use crate::Failure;
 use crate::checker::not_worse::{self, Spread, Tolerance};
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
-use crate::outcome::describe;
 use crate::run::arguments::{self, millis, some_seed};
 
 const MEMBERS: usize = 3;
@@ -164,7 +163,7 @@ impl Side {
             for key in &self.written {
                 let request = RangeRequest { key: key.clone(), ..Default::default() };
                 let answer = member.endpoint().range(request, ANSWER_WITHIN).await;
-                let answer = answer.map_err(|status| Failure::broken(describe(&status)))?;
+                let answer = answer?;
                 if answer.kvs.len() != 1 {
                     let what = format!("{:?} acknowledged {key:?}; {} lacks it", self.product, member.name());
                     return Err(Failure::broken(what));
@@ -206,5 +205,5 @@ async fn first_write(endpoints: &[Endpoint], round: usize) -> Result<(Instant, B
         }
         while attempts.try_join_next().is_some() {}
     }
-    Err(Failure::broken(format!("no write was acknowledged within {WRITTEN_WITHIN:?}")))
+    Err(Failure::slow(format!("no write was acknowledged within {WRITTEN_WITHIN:?}")))
 }

@@ -156,15 +156,12 @@ async fn walk(cluster: &mut Cluster, load: &Running, point: &Point, strike: Stri
 /// that they wrote to while it slept.
 async fn fall_behind(cluster: &Cluster, load: &Running) -> Result<(), Failure> {
     load.wait_for_more(100, READY_WITHIN).await?;
-    let others = cluster.members().iter().enumerate().filter(|(index, _)| *index != VICTIM);
-    let segments: Result<Vec<PathBuf>, Failure> =
-        others.map(|(_, member)| newest_segment(&member.data_dir().join("member/wal"))).collect();
-    let (segments, enough) = (segments?, load.acknowledged() + PURGED_AFTER);
+    let (segments, enough) = (newest_segments(cluster, VICTIM)?, load.acknowledged() + PURGED_AFTER);
     let began = Instant::now();
     while load.acknowledged() < enough && segments.iter().any(|segment| segment.exists()) {
         if PURGED_WITHIN < began.elapsed() {
             let missing = enough - load.acknowledged();
-            return Err(Failure::broken(format!(
+            return Err(Failure::slow(format!(
                 "after {PURGED_WITHIN:?} nothing is purged and {missing} of {PURGED_AFTER} writes are missing"
             )));
         }
@@ -173,7 +170,13 @@ async fn fall_behind(cluster: &Cluster, load: &Running) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The segment that a log is being written to.
+/// The segments that the members' logs are being written to, but for one member's. When they are gone, that
+/// one cannot be sent what it lacked when they were asked for.
+pub fn newest_segments(cluster: &Cluster, but: usize) -> Result<Vec<PathBuf>, Failure> {
+    let others = cluster.members().iter().enumerate().filter(|(index, _)| *index != but);
+    others.map(|(_, member)| newest_segment(&member.data_dir().join("member/wal"))).collect()
+}
+
 fn newest_segment(dir: &Path) -> Result<PathBuf, Failure> {
     let mut newest = None;
     for entry in std::fs::read_dir(dir)? {

@@ -157,7 +157,7 @@ async fn others_serve(ground: &ComposeGround, victim: usize) -> Result<Duration,
             }
         }
         if OTHERS_WITHIN < began.elapsed() {
-            return Err(Failure::broken(format!(
+            return Err(Failure::slow(format!(
                 "with {} gone, nobody serves after {OTHERS_WITHIN:?}",
                 ground.name(victim)
             )));

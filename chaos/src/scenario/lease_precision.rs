@@ -21,7 +21,6 @@ use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
 use crate::lease::keeper::PREFIX;
 use crate::lease::{self, Keepers, LeaderWatch, Witnesses};
-use crate::outcome::describe;
 use crate::record::lease::{LeaseHistory, RenewalEnd, Span};
 use crate::run::arguments::{millis, some_seed};
 
@@ -197,7 +196,7 @@ impl Strike {
 async fn last_deletion(endpoint: &Endpoint) -> Result<i64, Failure> {
     let key: Bytes = [PREFIX, b"~last"].concat().into();
     let put = PutRequest { key: key.clone(), ..Default::default() };
-    let refused = |status: tonic::Status| Failure::broken(describe(&status));
+    let refused = Failure::from;
     endpoint.put(put, ANSWER_WITHIN).await.map_err(refused)?;
     let delete = DeleteRangeRequest { key, ..Default::default() };
     let deleted = endpoint.delete(delete, ANSWER_WITHIN).await.map_err(refused)?;
@@ -208,7 +207,7 @@ async fn await_told(witnesses: &Witnesses, revision: i64) -> Result<(), Failure>
     let deadline = Instant::now() + TOLD_WITHIN;
     while !witnesses.have_seen(revision) {
         if deadline < Instant::now() {
-            return Err(Failure::broken(format!("revision {revision} was not told within {TOLD_WITHIN:?}")));
+            return Err(Failure::slow(format!("revision {revision} was not told within {TOLD_WITHIN:?}")));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -217,7 +217,7 @@ async fn wait_until(
         if deadline < Instant::now() {
             let names: Vec<String> =
                 behind.iter().map(|one| format!("{} at {}", one.spec().name, one.position())).collect();
-            return Err(Failure::broken(format!(
+            return Err(Failure::slow(format!(
                 "{what}: behind after {LEVEL_WITHIN:?}: {}",
                 names.join(", ")
             )));

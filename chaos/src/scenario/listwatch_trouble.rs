@@ -53,7 +53,7 @@ pub async fn cut_off() -> Result<(), Failure> {
     isolate(&cluster, &doors, victim)?;
     let cut = Instant::now();
     let ended = tokio::time::timeout(ENDED_WITHIN, until_end(&mut watch)).await;
-    ended.map_err(|_| Failure::broken(format!("a watch is open {ENDED_WITHIN:?} after the cut")))??;
+    ended.map_err(|_| Failure::slow(format!("a watch is open {ENDED_WITHIN:?} after the cut")))??;
     let ended_after = cut.elapsed();
     create(&elsewhere, "during", &[201]).await?;
     is_sent_away(&here, before).await?;
@@ -196,7 +196,7 @@ async fn told(watch: &mut Lines, name: &str) -> Result<(), Failure> {
     match tokio::time::timeout(TOLD_WITHIN, next).await {
         Ok(Ok(Next::Event(event))) if event["object"]["metadata"]["name"] == name => Ok(()),
         Ok(next) => Err(Failure::broken(format!("{:?} instead of {name}", next?))),
-        Err(_) => Err(Failure::broken(format!("{name} is not told in {TOLD_WITHIN:?}"))),
+        Err(_) => Err(Failure::slow(format!("{name} is not told in {TOLD_WITHIN:?}"))),
     }
 }
 
@@ -218,7 +218,7 @@ async fn until_error(watch: &mut Lines) -> Result<Option<u64>, Failure> {
     let deadline = tokio::time::Instant::now() + TOLD_WITHIN;
     loop {
         let next = tokio::time::timeout_at(deadline, watch.next()).await;
-        match next.map_err(|_| Failure::broken(format!("a watch is open after {TOLD_WITHIN:?}")))?? {
+        match next.map_err(|_| Failure::slow(format!("a watch is open after {TOLD_WITHIN:?}")))?? {
             Next::End => return Ok(None),
             Next::Event(event) if event["type"] == "ERROR" => return Ok(event["object"]["code"].as_u64()),
             Next::Event(_) => {}
@@ -239,9 +239,11 @@ async fn is_sent_away(server: &str, known: u64) -> Result<(), Failure> {
     ] {
         let began = Instant::now();
         let answered = http::ask(server, "GET", path, None).await?;
-        if answered.status != code || REFUSED_WITHIN < began.elapsed() {
-            let (status, took) = (answered.status, began.elapsed());
-            return Err(Failure::broken(format!("{path}: {status} after {took:?}, and not {code} soon")));
+        if answered.status != code {
+            return Err(Failure::broken(format!("{path}: {} and not {code}", answered.status)));
+        }
+        if REFUSED_WITHIN < began.elapsed() {
+            return Err(Failure::slow(format!("{path}: {code} after {:?}", began.elapsed())));
         }
     }
     Ok(())
@@ -262,7 +264,7 @@ async fn is_never_old(server: &str, known: u64) -> Result<(), Failure> {
             }
         }
         if deadline < Instant::now() {
-            return Err(Failure::broken(format!("the new store is not listed in {TOLD_WITHIN:?}")));
+            return Err(Failure::slow(format!("the new store is not listed in {TOLD_WITHIN:?}")));
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -6,7 +6,6 @@ use super::account::{Account, members_of};
 use crate::Failure;
 use crate::driver::{Cluster, ClusterSpec};
 use crate::endpoint::{Endpoint, Roster};
-use crate::outcome::describe;
 use crate::report::Story;
 use crate::workload::unique::{self, Running, Shape};
 
@@ -25,8 +24,7 @@ pub struct Stage {
 
 /// The revision before the first write.
 pub async fn first_revision(endpoint: &Endpoint) -> Result<i64, Failure> {
-    let revision = endpoint.linearizable_probe(READY_WITHIN).await;
-    revision.map_err(|status| Failure::broken(describe(&status)))
+    Ok(endpoint.linearizable_probe(READY_WITHIN).await?)
 }
 
 impl Stage {

@@ -50,7 +50,7 @@ impl Archive {
         let mut turn = 0;
         while self.history.last_revision() < upto {
             if deadline < Instant::now() {
-                return Err(Failure::broken(format!(
+                return Err(Failure::slow(format!(
                     "no member tells what happened up to revision {upto} within {within:?}: {last}"
                 )));
             }
@@ -86,10 +86,7 @@ impl Archive {
     /// Reads the rest, holds every member and the writers against it, and returns the history.
     /// Expects every member running and nobody writing.
     pub async fn close(mut self, endpoints: &[Endpoint], writes: &[Wrote]) -> Result<WatchHistory, Failure> {
-        let revision = endpoints[0]
-            .linearizable_probe(READ_WITHIN)
-            .await
-            .map_err(|status| Failure::broken(describe(&status)))?;
+        let revision = endpoints[0].linearizable_probe(READ_WITHIN).await?;
         self.extend(endpoints, revision, Duration::from_secs(20)).await?;
         Failure::from_findings("the history is what was acknowledged", self.history.compare_writes(writes))?;
         for endpoint in endpoints {

@@ -115,7 +115,7 @@ impl Recorder {
         while !satisfied(&self.logs) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Failure::broken(format!("{what} has not come about within {within:?}")));
+                return Err(Failure::slow(format!("{what} has not come about within {within:?}")));
             }
             if !self.take(left).await {
                 let why = self.ended.as_deref().unwrap_or("no reason");

@@ -13,7 +13,7 @@ use crate::checker::watch_history::{WatchHistory, Wrote};
 use crate::checker::watch_properties::{self, Demand};
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
-use crate::outcome::{Outcome, describe};
+use crate::outcome::Outcome;
 use crate::record::watch::{SLOW, WatchLog, WatchSpec};
 
 /// What may be on its way to a client that does not read: the least that HTTP/2 begins with.
@@ -145,7 +145,7 @@ impl Stage {
     /// The revision of the store, by a linearizable read of a member.
     pub async fn revision(&self, member: usize) -> Result<i64, Failure> {
         let revision = self.endpoint(member).linearizable_probe(ANSWER_WITHIN).await;
-        revision.map_err(|status| Failure::broken(describe(&status)))
+        revision.map_err(Failure::from)
     }
 
     /// Reads all that happened so far and then compacts at a revision.

@@ -338,7 +338,7 @@ async fn remains_on(
     endpoint: &Endpoint,
     tally: &Tally,
 ) -> Result<Vec<String>, Failure> {
-    let refused = |status: Status| Failure::broken(outcome::describe(&status));
+    let refused = Failure::from;
     let mut left = Vec::new();
     if setting.product == Product::Meerkat {
         let pages = endpoint.list_watchers(ANSWER_WITHIN).await.map_err(refused)?;

@@ -22,7 +22,6 @@ use crate::endpoint::Endpoint;
 use crate::lease::keeper::Place;
 use crate::lease::witness::{Stalls, file};
 use crate::lease::{self, Keepers, LeaderWatch};
-use crate::outcome::describe;
 use crate::record::Verdict;
 use crate::record::lease::{LeaseHistory, Span};
 use crate::record::trace::Fault;
@@ -192,7 +191,7 @@ fn last_key(setting: &Setting) -> Bytes {
 async fn keys_there(setting: &Setting) -> Result<HashSet<Bytes>, Failure> {
     let request = wire::get_all(setting.prefix.as_bytes());
     let answer = read_back(&setting.roster.at(0).endpoint, request).await;
-    let answer = answer.map_err(|status| Failure::broken(describe(&status)))?;
+    let answer = answer?;
     Ok(answer.kvs().iter().map(|kv| Bytes::copy_from_slice(&kv.key)).collect())
 }
 
@@ -204,7 +203,7 @@ async fn last_deletion(setting: &Setting) -> Result<i64, Failure> {
         match put_and_delete(&endpoint, &key).await {
             Ok(revision) => return Ok(revision),
             Err(status) if is_passing(&status) && 0 < tries_left => {}
-            Err(status) => return Err(Failure::broken(describe(&status))),
+            Err(status) => return Err(status.into()),
         }
     }
     Err(Failure::harness("no last key was tried"))

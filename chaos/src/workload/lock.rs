@@ -20,7 +20,6 @@ use super::{Setting, Workload};
 use crate::Failure;
 use crate::checker::fencing::{self, Counter, Held, Proof, Record};
 use crate::lease::keeper::renew_once;
-use crate::outcome::describe;
 use crate::record::Verdict;
 use crate::record::lease::RenewalEnd;
 
@@ -185,7 +184,7 @@ impl Workload for Lock {
             let key: Bytes = format!("{}counter", self.setting.prefix).into();
             for contact in self.setting.roster.all() {
                 let answer = read_back(&contact.endpoint, wire::get(&key)).await;
-                let answer = answer.map_err(|status| Failure::broken(describe(&status)))?;
+                let answer = answer?;
                 all.counters.extend(counter_in(&answer));
             }
             let promise = "one holder at a time by fencing token, and no older one gets through".to_owned();

@@ -106,7 +106,7 @@ impl Running {
         let deadline = Instant::now() + within;
         while self.acknowledged() < wanted {
             if deadline < Instant::now() {
-                return Err(Failure::broken(format!(
+                return Err(Failure::slow(format!(
                     "only {} of {wanted} writes were acknowledged within {within:?}",
                     self.acknowledged()
                 )));

@@ -291,7 +291,7 @@ impl Director {
         let last = contacts.last().ok_or_else(|| Failure::harness("there is no member to ask"))?;
         let any = RangeRequest { count_only: true, ..wire::get(&Bytes::from_static(b"\0")) };
         let answer = read_back(&last.endpoint, any).await;
-        let revision = answer.map_err(|status| Failure::broken(describe(&status)))?;
+        let revision = answer?;
         let revision = wire::revision(&revision.header);
         self.until(|director| director.knows(revision)).await;
         if self.book.lock().gap().is_some() {

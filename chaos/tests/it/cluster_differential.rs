@@ -5,11 +5,9 @@ use std::time::Duration;
 use meerkat_chaos::Failure;
 use meerkat_chaos::differential::cluster::{Plan, run};
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
-use meerkat_chaos::outcome::describe;
 use meerkat_chaos::scenario::run_test;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver::MemberUpdateRequest;
-use tonic::Status;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const SEED: u64 = 20_250_301;
@@ -38,7 +36,7 @@ fn an_update_to_what_is_no_peer_url_is_refused_and_changes_nothing() {
     run_test("updates to bad URLs", BUDGET, async {
         let cluster = Cluster::start(&ClusterSpec::new(Product::Meerkat, 1)).await?;
         let endpoint = cluster.members()[0].endpoint();
-        let broken = |status: Status| Failure::broken(describe(&status));
+        let broken = Failure::from;
         let before = endpoint.member_list(true, ANSWER_WITHIN).await.map_err(broken)?.members;
         for words in [&[][..], &[""], &["rubbish"], &["http://127.0.0.1"], &["http://127.0.0.1:1/path"]] {
             let peer_ur_ls = words.iter().map(ToString::to_string).collect();

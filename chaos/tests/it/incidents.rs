@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use meerkat_chaos::Failure;
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
-use meerkat_chaos::outcome::describe;
 use meerkat_chaos::record::Trace;
 use meerkat_chaos::scenario::snapshot::short_log_flags;
 use meerkat_chaos::scenario::{run_test, settle};
@@ -24,7 +23,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const BUDGET: Duration = Duration::from_secs(300);
 
 fn broken(status: Status) -> Failure {
-    Failure::broken(describe(&status))
+    status.into()
 }
 
 /// 14370: a cluster of one acknowledged a write before it was on disk, and lost it in a crash.

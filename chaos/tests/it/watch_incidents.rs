@@ -9,15 +9,14 @@ use bytes::Bytes;
 use meerkat_chaos::Failure;
 use meerkat_chaos::checker::watch_properties::{Demand, STRICT};
 use meerkat_chaos::driver::{Product, usage};
-use meerkat_chaos::outcome::describe;
-use meerkat_chaos::scenario::{run_test, settle, snapshot};
+use meerkat_chaos::scenario::{fault_points, run_test, settle, snapshot};
 use meerkat_chaos::watch::stage::{QUICK, STEADY};
 use meerkat_chaos::watch::writers::{self, Shape};
 use meerkat_chaos::watch::{Kind, Pumps, Recorder, Stage, WatchLog, WatchSpec};
 use meerkat_chaos::workload::latency;
 use meerkat_proto::pb::etcdserver::RangeRequest;
 
-const BUDGET: Duration = Duration::from_secs(90);
+const BUDGET: Duration = Duration::from_secs(240);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
@@ -260,7 +259,7 @@ async fn require_deletion(stage: &Stage, key: &Bytes, bound: i64) -> Result<(), 
             .await?;
         let request = RangeRequest { key: key.clone(), revision: bound, ..Default::default() };
         let answer = stage.endpoint(member).range(request, ANSWER_WITHIN).await;
-        let answer = answer.map_err(|status| Failure::broken(describe(&status)))?;
+        let answer = answer?;
         if !answer.kvs().is_empty() {
             return Err(Failure::broken(format!("member {member} still has the deleted key at {bound}")));
         }
@@ -333,7 +332,14 @@ async fn sleep_through(how: Asleep) -> Result<(), Failure> {
 /// sending to the sleeper, which may take ten seconds; and more than a socket holds, or the sleeper
 /// would find it all there when it wakes.
 async fn outlast_the_log(stage: &mut Stage) -> Result<(), Failure> {
-    for _ in 0..12 {
+    let segments = match product() {
+        Product::Meerkat => fault_points::newest_segments(&stage.cluster, SLEEPER)?,
+        Product::Etcd => Vec::new(),
+    };
+    for round in 0..60 {
+        if 12 <= round && !segments.iter().any(|segment| segment.exists()) {
+            break;
+        }
         stage.write(Shape { small: 8_000, writers: 32, ..QUICK }, 400).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

@@ -333,7 +333,7 @@ impl Nemesis for Membership {
                     self.tell(ground);
                     Ok(())
                 }
-                Some(last) => Err(Failure::broken(format!(
+                Some(last) => Err(Failure::slow(format!(
                     "the cluster is not back at {size} voters within {HEAL_WITHIN:?} (last answer: {last})"
                 ))),
             }

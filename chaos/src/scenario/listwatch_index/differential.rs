@@ -13,7 +13,6 @@ use crate::endpoint::Endpoint;
 use crate::listwatch::chosen::{self, Term};
 use crate::listwatch::http::Kept;
 use crate::listwatch::stock::{self, Item, Row};
-use crate::outcome::describe;
 
 const NAMESPACE: &str = "diff";
 const NAMES: usize = 120;
@@ -92,7 +91,7 @@ impl Scene {
         let revision = if self.random.random_range(0..6) == 0 {
             let request = DeleteRangeRequest { key: item.key(), ..Default::default() };
             let answer = self.endpoint.delete(request, ASK_WITHIN).await;
-            let answer = answer.map_err(|status| Failure::broken(describe(&status)))?;
+            let answer = answer?;
             answer.header.map_or(0, |header| u64::try_from(header.revision).unwrap_or(0))
         } else {
             stock::put(&self.endpoint, &item, self.marks).await?

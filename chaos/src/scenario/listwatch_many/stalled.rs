@@ -161,7 +161,7 @@ async fn wake(mut watch: RawWatch, server: &str, first: u64, owed: &[u64]) -> Re
         Ok::<_, Failure>(())
     };
     let slow =
-        |_| Failure::broken(format!("a stalled watcher that reads again is not done in {WAKE_WITHIN:?}"));
+        |_| Failure::slow(format!("a stalled watcher that reads again is not done in {WAKE_WITHIN:?}"));
     tokio::time::timeout(WAKE_WITHIN, reading).await.map_err(slow)??;
     let mut told: Vec<u64> = told.into_iter().map(|(rv, _)| rv).collect();
     let mut streams = 1;

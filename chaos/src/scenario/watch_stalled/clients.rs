@@ -70,7 +70,7 @@ impl Healthy {
             return Ok(());
         }
         let at = *self.reached.borrow();
-        Err(Failure::broken(format!("a healthy watcher is at {at}, not at {revision}, after {within:?}")))
+        Err(Failure::slow(format!("a healthy watcher is at {at}, not at {revision}, after {within:?}")))
     }
 
     /// Its record so far is final.

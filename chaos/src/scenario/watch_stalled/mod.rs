@@ -198,7 +198,7 @@ impl<'a> Scene<'a> {
         let mut written = load.finish().await?;
         written.probes.retain(|probe| measured_from <= probe.issued);
         let revision = endpoint.linearizable_probe(ASK_WITHIN).await;
-        let revision = revision.map_err(|status| Failure::broken(describe(&status)))?;
+        let revision = revision?;
         for healthy in &mut self.healthy {
             healthy.reach(revision, REACH_WITHIN).await?;
         }
@@ -259,7 +259,7 @@ impl<'a> Scene<'a> {
         let key = [load::BUSY_PREFIX, b"end"].concat().into();
         let request = meerkat_proto::pb::etcdserver::PutRequest { key, ..Default::default() };
         let answer = self.cluster.members()[0].endpoint().put(request, ASK_WITHIN).await;
-        let answer = answer.map_err(|status| Failure::broken(describe(&status)))?;
+        let answer = answer?;
         Ok(answer.header.map_or(0, |header| header.revision))
     }
 

@@ -27,7 +27,7 @@ const FILL_CLIENTS: usize = 64;
 const TRANSFERS_MAX: usize = 10;
 
 fn refused(status: Status) -> Failure {
-    Failure::broken(describe(&status))
+    status.into()
 }
 
 /// Leases and the keys that hang on each, as they should be.

@@ -45,7 +45,7 @@ fn config_map(name: &str, value: &str) -> ConfigMap {
 async fn within<T>(what: &str, step: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::time::timeout(STEP_WITHIN, step)
         .await
-        .map_err(|_| Failure::broken(format!("{what}: nothing in {STEP_WITHIN:?}")))?
+        .map_err(|_| Failure::slow(format!("{what}: nothing in {STEP_WITHIN:?}")))?
         .map_err(|failure| failure.during(what))
 }
 

@@ -101,7 +101,7 @@ impl Hand {
             }
             fewest = fewest.min(now);
             if WATCHES_WITHIN < began.elapsed() {
-                return Err(Failure::broken(format!("no watch is opened within {WATCHES_WITHIN:?}")));
+                return Err(Failure::slow(format!("no watch is opened within {WATCHES_WITHIN:?}")));
             }
             std::thread::sleep(Duration::from_millis(20));
         }

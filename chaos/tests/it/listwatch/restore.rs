@@ -135,9 +135,7 @@ async fn until_told(told: &mut mpsc::UnboundedReceiver<String>, words: &str) -> 
     });
     match found.await {
         Ok(true) => Ok(before),
-        _ => {
-            Err(Failure::broken(format!("kube-rs does not say {words:?} in {WITHIN:?}; it said {before:?}")))
-        }
+        _ => Err(Failure::slow(format!("kube-rs does not say {words:?} in {WITHIN:?}; it said {before:?}"))),
     }
 }
 

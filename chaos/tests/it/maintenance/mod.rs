@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use meerkat_chaos::Failure;
 use meerkat_chaos::driver::{ClusterSpec, Product};
 use meerkat_chaos::endpoint::Endpoint;
-use meerkat_chaos::outcome::describe;
 use meerkat_proto::pb::etcdserver::alarm_request::AlarmAction;
 use meerkat_proto::pb::etcdserver::{AlarmMember, AlarmRequest, AlarmType, PutRequest, PutResponse};
 use tonic::Status;
@@ -30,7 +29,7 @@ fn calm(product: Product, members: usize) -> ClusterSpec {
 }
 
 fn broken(status: Status) -> Failure {
-    Failure::broken(describe(&status))
+    status.into()
 }
 
 async fn put(endpoint: &Endpoint, key: &str, bytes: usize) -> Result<PutResponse, Status> {
@@ -51,6 +50,14 @@ fn check(holds: bool, what: impl Into<String>) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::broken(what)) }
 }
 
+fn in_time(began: Instant, within: Duration, what: &str) -> Result<(), Failure> {
+    if began.elapsed() < within {
+        Ok(())
+    } else {
+        Err(Failure::slow(format!("waited {within:?} until {what}")))
+    }
+}
+
 /// Asks again and again until it holds.
 async fn until(
     what: &str,
@@ -59,7 +66,7 @@ async fn until(
 ) -> Result<Duration, Failure> {
     let began = Instant::now();
     while !holds().await? {
-        check(began.elapsed() < within, format!("waited {within:?} in vain until {what}"))?;
+        in_time(began, within, what)?;
         tokio::time::sleep(POLL).await;
     }
     Ok(began.elapsed())

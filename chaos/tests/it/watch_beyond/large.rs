@@ -8,7 +8,7 @@ use bytes::Bytes;
 use meerkat_chaos::Failure;
 use meerkat_chaos::checker::watch_history::{Effect, Wrote};
 use meerkat_chaos::checker::watch_properties::STRICT;
-use meerkat_chaos::outcome::{Outcome, describe};
+use meerkat_chaos::outcome::Outcome;
 use meerkat_chaos::scenario::run_test;
 use meerkat_chaos::watch::{Kind, Pumps, Reply, Stage, ValuePrint, WatchLog, WatchSpec, writers};
 use meerkat_proto::pb::etcdserver::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op};
@@ -42,7 +42,7 @@ fn all_under(prefix: &str) -> DeleteRangeRequest {
 /// Deletes in one revision; which keys is for the history to say.
 async fn delete_all(stage: &Stage, prefix: &str, keys: usize) -> Result<i64, Failure> {
     let answer = stage.endpoint(0).delete(all_under(prefix), DELETE_WITHIN).await;
-    let answer = answer.map_err(|status| Failure::broken(describe(&status)))?;
+    let answer = answer?;
     require(answer.deleted == keys as i64, || format!("{} of {keys} deleted", answer.deleted))?;
     Ok(answer.header.map_or(0, |header| header.revision))
 }
@@ -56,7 +56,7 @@ async fn delete_all_and_put(stage: &mut Stage, prefix: &str) -> Result<i64, Fail
         [request_op::Request::RequestDeleteRange(all_under(prefix)), request_op::Request::RequestPut(put)];
     let success = ops.into_iter().map(|request| RequestOp { request: Some(request) }).collect();
     let answer = stage.endpoint(0).txn(TxnRequest { success, ..Default::default() }, DELETE_WITHIN).await;
-    let answer = answer.map_err(|status| Failure::broken(describe(&status)))?;
+    let answer = answer?;
     let outcome = Outcome::Ok(answer.header.map_or(0, |header| header.revision));
     stage.made(Wrote { effects, outcome }).await
 }

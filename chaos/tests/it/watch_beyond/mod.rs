@@ -45,7 +45,7 @@ async fn metrics_until(
             return Ok(metrics);
         }
         if deadline < Instant::now() {
-            return Err(Failure::broken(format!(
+            return Err(Failure::slow(format!(
                 "{what} has not come about within {ANSWER_WITHIN:?}: {metrics:?}"
             )));
         }

@@ -33,7 +33,7 @@ async fn listed_until(
             return Ok(list);
         }
         if deadline < Instant::now() {
-            return Err(Failure::broken(format!("{what} is not listed within {ANSWER_WITHIN:?}: {list:?}")));
+            return Err(Failure::slow(format!("{what} is not listed within {ANSWER_WITHIN:?}: {list:?}")));
         }
         tokio::time::sleep(POLL).await;
     }

@@ -105,7 +105,7 @@ async fn read_until_level(stage: &Stage, recorder: &mut Recorder) -> Result<(), 
             return Ok(());
         }
     }
-    Err(Failure::broken(format!("watchers do not become level: {:?}", listed(stage).await?)))
+    Err(Failure::slow(format!("watchers do not become level: {:?}", listed(stage).await?)))
 }
 
 /// The client reads all the time: nothing here is slow but history, of which there is much.

@@ -18,7 +18,6 @@ use std::time::Duration;
 use meerkat_chaos::Failure;
 use meerkat_chaos::differential::engine::shown;
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
-use meerkat_chaos::outcome::describe;
 use meerkat_chaos::scenario::run_test;
 use tonic::Status;
 
@@ -70,7 +69,7 @@ impl Rows {
 }
 
 fn broken(status: Status) -> Failure {
-    Failure::broken(describe(&status))
+    status.into()
 }
 
 async fn start(product: Product) -> Result<Cluster, Failure> {

@@ -190,7 +190,7 @@ async fn consistent_read(endpoint: &Endpoint, told: &mut Told) -> Result<(), Fai
     let (mut seen, mut mark) = (0, 0);
     while mark < now {
         if WITHIN < began.elapsed() {
-            return Err(Failure::broken(format!("no mark at {now} within {WITHIN:?}; the last is {mark}")));
+            return Err(Failure::slow(format!("no mark at {now} within {WITHIN:?}; the last is {mark}")));
         }
         let progress = RequestUnion::ProgressRequest(WatchProgressRequest {});
         heard.stream.send(WatchRequest { request_union: Some(progress) }).await;
