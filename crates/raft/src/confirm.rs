@@ -349,7 +349,7 @@ mod tests {
         Asked { newest, over, answers, questions, words, ended }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_round_that_begins_while_a_question_is_out_gets_a_question_of_its_own() {
         let mut asked = asked();
         asked.newest.send_replace(1);
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!((word.round, word.ballot), (2, Some(ballot(4, 2))));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_silent_voter_is_asked_again_only_while_the_round_lasts() {
         let mut asked = asked();
         asked.newest.send_replace(1);
@@ -380,7 +380,7 @@ mod tests {
         asked.questions.recv().await.expect("asked for the next");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn nobody_goes_on_asking_a_silent_voter_that_is_gone() {
         let mut asked = asked();
         asked.newest.send_replace(1);

@@ -92,7 +92,7 @@ mod tests {
     use crate::memory_store::MemoryStore;
     use futures::future::join_all;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn many_share_one_question_and_none_gets_an_answer_from_before_it_came() {
         let store = MemoryStore::new();
         let present = Present::new(Arc::new(store.clone()));

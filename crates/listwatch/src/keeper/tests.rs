@@ -136,7 +136,7 @@ fn owned_by(owners: &[(&Value, bool)]) -> Value {
     owners.iter().map(reference).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_belongs_to_nobody_any_more_goes_and_so_does_what_belongs_to_it() {
     let door = Door::opened(&MemoryStore::new()).await;
     let (a, x) = (door.map("a", json!([]), &[]).await, door.map("x", json!([]), &[]).await);
@@ -156,7 +156,7 @@ async fn what_belongs_to_nobody_any_more_goes_and_so_does_what_belongs_to_it() {
     assert_eq!(door.tally.of(Deed::Collected), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_owner_is_one_of_that_kind_name_and_uid_in_the_same_namespace() {
     let door = Door::opened(&MemoryStore::new()).await;
     door.create("namespaces", "", json!({ "metadata": { "name": "m" } })).await;
@@ -179,7 +179,7 @@ async fn an_owner_is_one_of_that_kind_name_and_uid_in_the_same_namespace() {
     assert!(door.find_map("of-cluster").await.is_some());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_owner_is_found_in_either_of_two_kinds_of_one_name() {
     let store = MemoryStore::new();
     let door = Door::opened(&store).await;
@@ -205,7 +205,7 @@ async fn an_owner_is_found_in_either_of_two_kinds_of_one_name() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_somebody_else_wrote_of_an_owner_is_understood_as_far_as_it_goes() {
     let store = MemoryStore::new();
     let door = Door::opened(&store).await;
@@ -221,7 +221,7 @@ async fn what_somebody_else_wrote_of_an_owner_is_understood_as_far_as_it_goes() 
     assert!(door.find_map("nobody").await.is_some(), "there is no telling whose it is");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_the_foreground_the_owner_waits_for_what_holds_it_back() {
     let door = Door::opened(&MemoryStore::new()).await;
     let a = door.map("a", json!([]), &[]).await;
@@ -246,7 +246,7 @@ async fn in_the_foreground_the_owner_waits_for_what_holds_it_back() {
     assert!(door.find_map("free").await.is_some(), "nobody waits for it");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn orphans_stay_and_name_their_owner_no_more() {
     let door = Door::opened(&MemoryStore::new()).await;
     let a = door.map("a", json!([]), &[]).await;
@@ -264,7 +264,7 @@ async fn orphans_stay_and_name_their_owner_no_more() {
     assert_eq!((door.tally.of(Deed::Orphaned), door.tally.of(Deed::Collected)), (2, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_namespace_goes_when_it_is_empty() {
     let door = Door::opened(&MemoryStore::new()).await;
     door.create("namespaces", "", json!({ "metadata": { "name": "m" } })).await;
@@ -291,7 +291,7 @@ async fn a_namespace_goes_when_it_is_empty() {
 }
 
 /// A pass that began before a namespace went and was made anew leaves the new one alone.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_objects_of_a_namespace_made_anew_stay() {
     let door = Door::opened(&MemoryStore::new()).await;
     door.keeper.abort();
@@ -318,7 +318,7 @@ async fn the_objects_of_a_namespace_made_anew_stay() {
     assert!(door.find_map("new").await.is_some());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_definition_goes_with_its_objects_and_another_gets_its_names() {
     let door = Door::opened(&MemoryStore::new()).await;
     door.create("customresourcedefinitions", "", definition()).await;
@@ -346,7 +346,7 @@ async fn a_definition_goes_with_its_objects_and_another_gets_its_names() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_objects_of_a_definition_that_goes_leave_the_store() {
     let store = MemoryStore::new();
     let door = Door::opened(&store).await;
@@ -366,7 +366,7 @@ async fn the_objects_of_a_definition_that_goes_leave_the_store() {
     assert_eq!(rows(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_objects_of_a_definition_that_is_not_served_any_more_leave_the_store_too() {
     let store = MemoryStore::new();
     let door = Door::opened(&store).await;
@@ -390,7 +390,7 @@ async fn the_objects_of_a_definition_that_is_not_served_any_more_leave_the_store
     assert!(places.iter().all(|feed| !feed.place.starts_with("stable.example.com/")), "its feed is ended");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_of_two_keepers_works_and_the_other_takes_over() {
     let store = MemoryStore::new();
     let one = Door::opened(&store).await;
@@ -409,7 +409,7 @@ async fn one_of_two_keepers_works_and_the_other_takes_over() {
     assert_eq!(one.tally.of(Deed::Collected), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_is_written_while_nothing_happens() {
     let store = MemoryStore::new();
     let one = Door::opened(&store).await;
@@ -422,7 +422,7 @@ async fn nothing_is_written_while_nothing_happens() {
     assert_eq!((one.tally.of(Deed::Turn), other.tally.of(Deed::Turn)), (1, 0), "the turn is kept");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_keeper_looks_into_the_namespaces_that_the_one_before_it_let_go() {
     let store = MemoryStore::new();
     let one = Door::open_with(&store, Times { sweep_ms: 3_600_000, ..QUICK });
@@ -445,7 +445,7 @@ async fn a_keeper_looks_into_the_namespaces_that_the_one_before_it_let_go() {
     assert_eq!(other.tally.of(Deed::Turn), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_store_that_was_away_is_kept_again() {
     let store = MemoryStore::new();
     let door = Door::opened(&store).await;
@@ -461,7 +461,7 @@ async fn a_store_that_was_away_is_kept_again() {
     assert!(2 <= door.tally.of(Deed::Turn), "a turn that cannot be renewed ends");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_came_into_a_namespace_too_late_is_swept() {
     let door = Door::opened(&MemoryStore::new()).await;
     door.map("a", json!([]), &[]).await;

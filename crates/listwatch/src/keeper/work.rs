@@ -333,7 +333,7 @@ mod tests {
     use crate::store::Store;
     use std::collections::HashSet;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn what_went_unseen_is_not_known_to_go_any_more() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let storage = Storage::new(store.clone(), Feeds::new(store));

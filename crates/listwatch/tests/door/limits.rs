@@ -13,6 +13,7 @@ use meerkat_listwatch::door::{Access, DoorConfig};
 use meerkat_listwatch::memory_store::MemoryStore;
 use meerkat_listwatch::status::{Reason, Refusal};
 use serde_json::json;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,8 +68,8 @@ async fn who_sends_slowly_keeps_nobody_from_being_answered() {
     for _ in 0..5 {
         assert_eq!(rig.get(MAPS).await.code, 200);
     }
-    // Far less than the ten seconds that a body may take.
-    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    // Less than the ten seconds that a body may take.
+    assert!(began.elapsed() < Duration::from_secs(9), "too slow: {:?}", began.elapsed());
     for (stream, rest) in &mut slow {
         stream.write_all(rest.as_bytes()).await.expect("sent");
         let mut answer = vec![0; 12];
@@ -84,17 +85,21 @@ async fn one_client_does_not_take_all_that_its_user_has() {
     assert_eq!(rig.get(MAPS).await.code, 200);
     // Waited for, for three seconds.
     let path = format!("{MAPS}?resourceVersion=1000000");
-    let greedy = join_all((0..8).map(|_| rig.ask("GET", &path, &[("user-agent", "greedy/1 (x)")], "")));
+    let codes = RefCell::new(Vec::new());
+    let count = |code: u16| codes.borrow().iter().filter(|found| **found == code).count();
+    let greedy = join_all((0..8).map(async |_| {
+        let reply = rig.ask("GET", &path, &[("user-agent", "greedy/1 (x)")], "").await;
+        codes.borrow_mut().push(reply.code);
+    }));
     let modest = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let began = Instant::now();
+        // All that can wait do when others are sent away.
+        while count(429) < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         let reply = rig.ask("GET", MAPS, &[("user-agent", "modest/1")], "").await;
-        (reply.code, began.elapsed())
+        assert_eq!((reply.code, count(504)), (200, 0), "not with the greedy ones");
     };
-    let (greedy, (code, took)) = futures::join!(greedy, modest);
-    // Not with the greedy ones, which is 2.7 s later.
-    assert!(code == 200 && took < Duration::from_millis(2_500), "{code} after {took:?}");
-    let count = |code: u16| greedy.iter().filter(|reply| reply.code == code).count();
+    futures::join!(greedy, modest);
     assert_eq!((count(504), count(429)), (6, 2));
 }
 

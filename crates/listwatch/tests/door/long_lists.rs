@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const OBJECTS: usize = 10_000;
 const OBJECT_BYTES: usize = 500;
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 10;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const FORMS: [&str; 3] = [TABLE, "application/yaml", "application/vnd.kubernetes.protobuf"];
 
@@ -31,15 +31,8 @@ fn filled() -> Arc<MemoryStore> {
 
 async fn ready() -> Rig {
     let rig = Rig::with(DoorConfig::default(), filled()).await;
-    for _ in 0..1_000 {
-        if rig.get(&format!("{MAPS}?resourceVersion=0&fieldSelector=metadata.name%3Dm00000")).await.code
-            == 200
-        {
-            return rig;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("the cache is never ready");
+    rig.until(&format!("{MAPS}?resourceVersion=0&fieldSelector=metadata.name%3Dm00000"), 200).await;
+    rig
 }
 
 /// What became of others while a long list was made.

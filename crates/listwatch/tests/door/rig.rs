@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Far longer than anything here takes.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Rig {
     pub address: SocketAddr,
@@ -59,13 +59,17 @@ impl Rig {
         };
         let served = tokio::spawn(serve(store.clone(), vec![listener], config, ended));
         let rig = Rig { address, store, shutdown: Some(shutdown), served };
-        for _ in 0..500 {
-            if rig.get("/api/v1/namespaces/default").await.code == 200 {
-                return rig;
-            }
+        rig.until("/api/v1/namespaces/default", 200).await;
+        rig
+    }
+
+    /// Asks until it is answered like this.
+    pub async fn until(&self, path: &str, code: u16) {
+        let began = std::time::Instant::now();
+        while self.get(path).await.code != code {
+            assert!(began.elapsed() < PATIENCE, "{path} is not answered with {code}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("the door does not come up");
     }
 
     /// Closes the door, and says how long that took.

@@ -5,11 +5,12 @@ use futures::{SinkExt, StreamExt};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 const BASE: [(&str, &str); 4] = [
     ("connection", "Upgrade"),
@@ -23,8 +24,17 @@ async fn connect(rig: &Rig, query: &str, accept: &str) -> WebSocketStream<TcpStr
     let mut request = url.into_client_request().expect("a request");
     request.headers_mut().insert("origin", format!("http://{}", rig.address).parse().expect("a value"));
     request.headers_mut().insert("accept", accept.parse().expect("a value"));
-    let stream = TcpStream::connect(rig.address).await.expect("the door is open");
-    tokio_tungstenite::client_async(request, stream).await.expect("a socket").0
+    let began = Instant::now();
+    loop {
+        let stream = TcpStream::connect(rig.address).await.expect("the door is open");
+        match tokio_tungstenite::client_async(request.clone(), stream).await {
+            // A cache that is still being filled asks to come back, as every client does.
+            Err(Error::Http(answer)) if answer.status() == 429 && began.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            socket => return socket.expect("a socket").0,
+        }
+    }
 }
 
 async fn next(socket: &mut WebSocketStream<TcpStream>) -> Option<Message> {

@@ -2,20 +2,9 @@
 
 use crate::rig::{MAPS, Rig, version};
 use serde_json::json;
-use std::time::Duration;
 
 fn changes(after: u64) -> String {
     format!("{MAPS}?watch=true&resourceVersion={after}")
-}
-
-async fn until_answered(rig: &Rig, path: &str, code: u16) {
-    for _ in 0..200 {
-        if rig.get(path).await.code == code {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("{path} is not answered with {code}");
 }
 
 #[tokio::test]
@@ -43,7 +32,7 @@ async fn a_door_that_is_cut_off_sends_clients_elsewhere_and_takes_them_back() {
         );
     }
     rig.store.set_cut_off(false);
-    until_answered(&rig, "/readyz", 200).await;
+    rig.until("/readyz", 200).await;
     let second = version(&rig.make("b", json!({})).await);
     let mut watch = rig.watch(&changes(first), "").await;
     assert_eq!(watch.brief().await, ("ADDED".to_owned(), "b".to_owned(), second));
@@ -68,8 +57,8 @@ async fn a_client_of_a_store_that_was_replaced_is_told_to_begin_anew() {
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
     assert_eq!(watch.line().await, None);
     // The namespaces that clients take for granted are there again, too.
-    until_answered(&rig, "/api/v1/namespaces/default", 200).await;
-    until_answered(&rig, MAPS, 200).await;
+    rig.until("/api/v1/namespaces/default", 200).await;
+    rig.until(MAPS, 200).await;
     let made = version(&rig.make("new", json!({})).await);
     assert!(made < known, "{made} is not below {known}");
     let mut late = rig.watch(&changes(known), "").await;
@@ -84,7 +73,7 @@ async fn a_kind_whose_cache_fails_is_served_again() {
     assert_eq!(watch.code, 200);
     rig.store.panic_once("/registry/configmaps/");
     assert_eq!(watch.line().await, None);
-    until_answered(&rig, MAPS, 200).await;
+    rig.until(MAPS, 200).await;
     let second = version(&rig.make("b", json!({})).await);
     let mut watch = rig.watch(&changes(first), "").await;
     assert_eq!(watch.brief().await, ("ADDED".to_owned(), "b".to_owned(), second));

@@ -37,6 +37,14 @@ pub fn start(mut command: Command) -> Solo {
     Solo { endpoint, process, _data: data }
 }
 
+/// How many keys of the load there are.
+fn keys(endpoint: &str) -> u64 {
+    let count = ["get", "bench/", "--prefix", "--count-only", "-w=fields", "--endpoints", endpoint];
+    let said = stdout(&run(meerkat().args(count), b""));
+    let number = said.lines().find_map(|line| line.strip_prefix("\"Count\" : ")?.parse().ok());
+    number.unwrap_or_else(|| panic!("no count: {said}"))
+}
+
 fn bench(endpoint: &str, args: &[&str]) -> serde_json::Value {
     let output = run(meerkat().args(["bench", "--json", "--endpoints", endpoint]).args(args), b"");
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
@@ -63,19 +71,7 @@ fn every_load_runs_to_its_end_without_an_error() {
         assert_eq!(report["error_count"], 0, "{report}");
         assert!(report["latency_ms"]["p99"].as_f64() >= report["latency_ms"]["p50"].as_f64(), "{report}");
     }
-    let count = run(
-        meerkat().args([
-            "get",
-            "bench/",
-            "--prefix",
-            "--count-only",
-            "-w=fields",
-            "--endpoints",
-            &solo.endpoint,
-        ]),
-        b"",
-    );
-    assert!(stdout(&count).contains("\"Count\" : 500\n"), "the key space was filled: {}", stdout(&count));
+    assert_eq!(keys(&solo.endpoint), 500, "the key space was filled");
 }
 
 #[test]
@@ -84,19 +80,19 @@ fn an_open_loop_keeps_its_rate() {
     let report = bench(&solo.endpoint, &["put", "--rate=200", "--duration=1s", "--clients=16"]);
     assert_eq!(report["operations"], 200, "{report}");
     let seconds = report["seconds"].as_f64().expect("a number");
-    assert!((0.9..5.0).contains(&seconds), "{report}");
+    assert!((0.9..20.0).contains(&seconds), "{report}");
 }
 
 #[test]
 fn a_stall_shows_in_the_latencies_of_an_open_loop() {
     let solo = solo();
     let mut command = meerkat();
-    command.args(["bench", "put", "--json", "--rate=100", "--duration=3s", "--clients=8"]);
+    command.args(["bench", "put", "--json", "--rate=100", "--duration=6s", "--clients=8"]);
     command.args(["--endpoints", &solo.endpoint]).stdout(Stdio::piped());
     let bench = command.spawn().expect("the binary starts");
-    std::thread::sleep(std::time::Duration::from_millis(800));
+    wait_until("it puts", || keys(&solo.endpoint) != 0);
     solo.process.signal("STOP");
-    std::thread::sleep(std::time::Duration::from_millis(1_000));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     solo.process.signal("CONT");
     let output = bench.wait_with_output().expect("the bench ends");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
@@ -104,7 +100,7 @@ fn a_stall_shows_in_the_latencies_of_an_open_loop() {
     // eight of them, and called the rest fast.
     let p90 = report["latency_ms"]["p90"].as_f64().expect("a number");
     assert!(p90 > 200.0, "the stall is hidden: {report}");
-    assert_eq!(report["operations"], 300, "{report}");
+    assert_eq!(report["operations"], 600, "{report}");
 }
 
 #[test]

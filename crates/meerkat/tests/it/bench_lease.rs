@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::bench_watch::{bench, servers};
-use crate::process::{meerkat, run, stderr, stdout};
+use crate::process::{meerkat, run, stderr, stdout, wait_until};
 
 fn leases_left(endpoint: &str) -> String {
     stdout(&run(meerkat().args(["lease", "list", "--endpoints", endpoint]), b""))
@@ -64,7 +64,7 @@ fn a_server_that_dies_fails_the_run() {
         command.args(["bench", "lease-keepalive", "--json", "--leases=20", "--duration=20s", "--timeout=2s"]);
         command.args(["--endpoints", &server.endpoint]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let load = command.spawn().expect("the binary starts");
-        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        wait_until("it renews", || leases_left(&server.endpoint).starts_with("found 20 leases"));
         server.process.signal("KILL");
         let output = load.wait_with_output().expect("the bench ends");
         assert!(!output.status.success(), "{name}");

@@ -12,8 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tonic::transport::Channel;
 
 /// A member of a cluster of ours.
@@ -177,31 +176,37 @@ async fn a_backup_taken_under_load_makes_a_new_cluster_with_the_same_keys() {
     let source = Member::alone(dir.path());
     fill(&source.endpoint).await;
     let stop = Arc::new(AtomicBool::new(false));
+    let written: Arc<[AtomicU64; 4]> = Arc::default();
     let writers = (0..4).map(|writer| {
-        let (endpoint, stop) = (source.endpoint.clone(), stop.clone());
+        let (endpoint, stop, written) = (source.endpoint.clone(), stop.clone(), written.clone());
         tokio::spawn(async move {
             let mut kv = kv(&endpoint).await;
             for n in 0.. {
                 if stop.load(Ordering::Relaxed) {
-                    return n;
+                    return;
                 }
                 let key = format!("load/{writer}/{}", n % 50);
                 let put =
                     pb::PutRequest { key: key.into(), value: n.to_string().into(), ..Default::default() };
                 kv.put(put).await.expect("a put");
+                written[writer].fetch_add(1, Ordering::Relaxed);
             }
-            0
         })
     });
     let writers: Vec<_> = writers.collect();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let all_write_on = || {
+        let before: Vec<u64> = written.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let has = |(count, before): (&AtomicU64, &u64)| *before < count.load(Ordering::Relaxed);
+        wait_until("all write on", || written.iter().zip(&before).all(has));
+    };
+    all_write_on();
     let file = dir.path().join("backup.db");
     let save = meerkat().args(["snapshot", "save", "--endpoints", &source.endpoint]).arg(&file).output();
     ok(save.expect("it runs"));
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    all_write_on();
     stop.store(true, Ordering::Relaxed);
     for writer in writers {
-        assert!(0 < writer.await.expect("a writer"), "nobody wrote");
+        writer.await.expect("a writer");
     }
     let status = ok(run(meerkat().args(["snapshot", "status", "-w", "json"]).arg(&file), b""));
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");

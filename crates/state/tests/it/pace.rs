@@ -8,7 +8,7 @@ use meerkat_types::{Command, Key, NewLease, NewValue, Put, Revision};
 use std::time::{Duration, Instant};
 
 /// No machine is so busy that this much takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn put(number: usize, keys: usize) -> Command {
     Command::Put(Put {
@@ -71,7 +71,7 @@ fn a_long_history_is_read_whole_in_pieces() {
                 "{keys} keys, previous {with_previous}, newest only {newest_only}: {events} events in {took:?}"
             );
             assert_eq!(events, if newest_only { keys } else { total });
-            assert!(took < PATIENCE, "{took:?}");
+            assert!(took < PATIENCE, "too slow: {took:?}");
         }
     }
 }

@@ -23,7 +23,7 @@ const REVISIONS: i64 = 6_000;
 const READERS: u64 = 12;
 
 /// Far more than a run needs: a reader that is not woken is found by this.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 #[derive(Clone)]
 struct Shared {

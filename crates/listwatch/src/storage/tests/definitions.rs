@@ -37,7 +37,7 @@ async fn with_widgets() -> Bench {
     bench
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_definition_is_served_from_its_first_revision_on() {
     let bench = Bench::new().await;
     let made = bench.create("customresourcedefinitions", "", definition()).await.expect("made");
@@ -57,7 +57,7 @@ async fn a_definition_is_served_from_its_first_revision_on() {
     assert_eq!(answer.object["metadata"]["finalizers"], json!([CLEANUP_FINALIZER]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_bad_definition_is_refused() {
     let bench = Bench::new().await;
     let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/type";
@@ -68,7 +68,7 @@ async fn a_bad_definition_is_refused() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn custom_objects_keep_to_their_schema() {
     let bench = with_widgets().await;
     let sent = widget("a", json!({ "colour": "red" }));
@@ -93,7 +93,7 @@ async fn custom_objects_keep_to_their_schema() {
     assert!(applied.created && applied.object["spec"]["size"] == 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_became_wrong_by_a_stricter_schema_can_stay() {
     let bench = with_widgets().await;
     bench.create("widgets", "n", widget("a", json!({ "size": 9 }))).await.expect("made");
@@ -109,7 +109,7 @@ async fn what_became_wrong_by_a_stricter_schema_can_stay() {
     bench.merge("widgets", WHOLE, "a", json!({ "spec": { "size": 5 } })).await.expect("it fits");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_definition_that_goes_takes_nothing_new() {
     let bench = with_widgets().await;
     bench.create("widgets", "n", widget("a", json!({}))).await.expect("made");
@@ -126,7 +126,7 @@ async fn a_definition_that_goes_takes_nothing_new() {
     assert!(registry.by_resource("example.com", "v1", "widgets").is_none());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn definitions_of_other_doors_are_served_to_who_asks() {
     let bench = Bench::new().await;
     let shared: Arc<dyn crate::store::Store> = Arc::new(bench.store.clone());
@@ -164,7 +164,7 @@ fn stored_widget(bench: &Bench) -> Value {
     serde_json::from_slice(&rows[0].value).expect("JSON")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_write_that_changes_nothing_brings_an_object_into_the_stored_version() {
     let bench = with_widgets().await;
     let made = bench.create("widgets", "n", widget("a", json!({ "size": 1 }))).await.expect("made");
@@ -193,7 +193,7 @@ async fn a_write_that_changes_nothing_brings_an_object_into_the_stored_version()
     assert_eq!(bench.store.revision(), before, "once is enough");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn objects_from_before_a_default_are_read_with_it() {
     let bench = with_widgets().await;
     bench.create("widgets", "n", widget("a", json!({ "size": 1 }))).await.expect("made");

@@ -43,7 +43,7 @@ async fn filled() -> Bench {
     bench
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn pages_from_the_cache_and_from_the_store_are_the_same() {
     let bench = filled().await;
     let third = || vec![Term::label("third", Test::Equals("1".into()))];
@@ -76,7 +76,7 @@ async fn stored_pages(bench: &Bench, filter: &Filter, limit: u64) -> Vec<Vec<Str
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn pages_stay_with_their_revision_until_it_is_gone() {
     let bench = filled().await;
     let filter = Filter::new(Scope::namespace("n"), Vec::new());
@@ -120,7 +120,7 @@ async fn a_revision_that_does_not_come_is_too_large() {
     assert_eq!(code(bench.storage.get(place, here).await), 200);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stranger_among_the_objects_is_told_of() {
     let bench = filled().await;
     assert_eq!(code(bench.get("configmaps", "n", "c05x").await), 500);

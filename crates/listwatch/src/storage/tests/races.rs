@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn patches_of_many_all_count() {
     let bench = Arc::new(Bench::new().await);
     bench.create("configmaps", "n", config("a", "1")).await.expect("made");
@@ -22,7 +22,7 @@ async fn patches_of_many_all_count() {
     assert_eq!(now["data"].as_object().expect("data").len(), 41, "none was lost");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn of_two_who_put_one_version_one_is_told_of_the_conflict() {
     let bench = Bench::new().await;
     let made = bench.create("configmaps", "n", config("a", "1")).await.expect("made");
@@ -41,7 +41,7 @@ async fn of_two_who_put_one_version_one_is_told_of_the_conflict() {
     bench.update("configmaps", WHOLE, blind).await.expect("who names no version overwrites");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_write_whose_answer_is_lost_is_found_again() {
     let bench = Bench::new().await;
     bench.store.lose_answers(1);
@@ -60,7 +60,7 @@ async fn a_write_whose_answer_is_lost_is_found_again() {
 }
 
 /// The cache is made to lag behind the store.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_only_an_old_copy_says_is_asked_of_the_store() {
     let bench = Bench::new().await;
     let old = bench.create("configmaps", "n", config("a", "1")).await.expect("made");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_object_lives_from_create_to_delete() {
     let bench = Bench::new().await;
     let made = bench.create("configmaps", "n", config("a", "1")).await.expect("made");
@@ -26,7 +26,7 @@ async fn an_object_lives_from_create_to_delete() {
     assert_eq!(code(bench.merge("configmaps", WHOLE, "a", json!({})).await), 404);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_changes_nothing_makes_no_revision() {
     let bench = Bench::new().await;
     let made = bench.create("configmaps", "n", config("a", "1")).await.expect("made");
@@ -42,7 +42,7 @@ async fn what_changes_nothing_makes_no_revision() {
     assert_eq!((bench.store.revision(), revision(&again.object)), (owned, owned));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_does_everything_but_the_writing() {
     let bench = Bench::new().await;
     let dry = WriteOptions { dry_run: true, ..WriteOptions::default() };
@@ -63,7 +63,7 @@ async fn a_dry_run_does_everything_but_the_writing() {
     assert_eq!(bench.get("configmaps", "n", "a").await, Ok(made));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_last_finalizer_takes_the_object_along() {
     let bench = Bench::new().await;
     let mut held = config("a", "1");
@@ -83,7 +83,7 @@ async fn the_last_finalizer_takes_the_object_along() {
     assert_eq!(code(bench.get("configmaps", "n", "a").await), 404);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_name_is_made_up_when_none_is_given() {
     let bench = Bench::new().await;
     let sent = json!({ "metadata": { "generateName": "x-" } });
@@ -94,7 +94,7 @@ async fn a_name_is_made_up_when_none_is_given() {
     assert_eq!(code(bench.create("configmaps", "n", json!({})).await), 422);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn deletes_keep_to_their_preconditions() {
     let bench = Bench::new().await;
     let made = bench.create("configmaps", "n", config("a", "1")).await.expect("made");
@@ -110,7 +110,7 @@ async fn deletes_keep_to_their_preconditions() {
     bench.storage.delete(place, &uid(right)).await.expect("this one");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_new_comes_where_no_namespace_is() {
     let bench = Bench::new().await;
     let refusal = bench.create("configmaps", "m", config("a", "1")).await.expect_err("no namespace");
@@ -131,7 +131,7 @@ async fn nothing_new_comes_where_no_namespace_is() {
     assert_eq!(code(bench.get("namespaces", "", "n").await), 404, "the last finalizer took it along");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn some_namespaces_are_always_there() {
     let bench = Bench::new().await;
     bench.storage.ensure_namespaces().await;
@@ -144,7 +144,7 @@ async fn some_namespaces_are_always_there() {
     assert_eq!(code(bench.delete("namespaces", "", "kube-node-lease").await), 200);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_apply_creates_contests_and_forces() {
     let bench = Bench::new().await;
     let made = bench.apply("configmaps", "one", false, config("a", "1")).await.expect("made");
@@ -159,7 +159,7 @@ async fn an_apply_creates_contests_and_forces() {
     assert_eq!(left.object.get("data").and_then(|data| data.get("key")), None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn some_kinds_are_created_by_a_put() {
     let bench = Bench::new().await;
     let lease = json!({ "metadata": { "name": "l" }, "spec": { "holderIdentity": "me" } });
@@ -172,7 +172,7 @@ async fn some_kinds_are_created_by_a_put() {
     assert_eq!(code(bench.update("configmaps", WHOLE, config).await), 404);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn status_and_scale_are_parts() {
     let bench = Bench::new().await;
     let sent = json!({
@@ -199,7 +199,7 @@ async fn status_and_scale_are_parts() {
     assert_eq!(code(bench.merge("configmaps", Part::Scale, "a", json!({})).await), 404);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn events_share_leases_and_a_change_takes_a_new_one() {
     let bench = Bench::new().await;
     let event = |name: &str| json!({ "metadata": { "name": name }, "message": "x" });
@@ -215,7 +215,7 @@ async fn events_share_leases_and_a_change_takes_a_new_one() {
     assert_ne!(bench.store.rows("/registry/events/")[0].lease, 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_collection_goes_object_by_object() {
     let bench = Bench::new().await;
     for name in 0..40 {
@@ -244,7 +244,7 @@ async fn a_collection_goes_object_by_object() {
     assert_eq!(bench.store.rows("/registry/configmaps/").len(), 20);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_immutable_object_changes_in_its_metadata_only() {
     let bench = Bench::new().await;
     let fixed = json!({ "metadata": { "name": "a" }, "immutable": true, "data": { "key": "MQ==" } });
@@ -270,7 +270,7 @@ async fn an_immutable_object_changes_in_its_metadata_only() {
     bench.merge("secrets", WHOLE, "a", same).await.expect("nothing changes");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn metadata_go_along_with_a_status() {
     let bench = Bench::new().await;
     let part = Part::Of(Endpoint::Status);

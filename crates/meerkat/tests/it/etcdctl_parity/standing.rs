@@ -247,8 +247,6 @@ fn a_mirror_has_what_was_there_and_what_comes() {
     for to in [&by_etcdctl, &by_us] {
         wait_until("all is copied", || there(to).matches("z/").count() == 5);
     }
-    // Watches begin after the copying.
-    std::thread::sleep(Duration::from_millis(300));
     let txn = "\nput a/1 new\nput a/6 new\ndel a/2\nput a/7 7\ndel a/3\n\n\n";
     let done = run(meerkat().args(["--endpoints", &source.endpoint, "txn"]), txn.as_bytes());
     assert!(stdout(&done).starts_with("SUCCESS"));
@@ -293,7 +291,8 @@ fn checks_load_a_cluster_judge_it_and_clean_up() {
     {
         assert!(said.contains(line), "{line:?} in {said}");
     }
-    assert!(start.elapsed() < Duration::from_secs(40));
+    // Without the flag it loads the cluster for a minute.
+    assert!(start.elapsed() < Duration::from_secs(55), "too slow: {:?}", start.elapsed());
     let scale = say(&etcd.endpoint, &["check", "datascale"]);
     let mut lines = scale.lines();
     let begun = "Start data scale check for work load [10000 key-value pairs, 1024 bytes per key-value, 50 concurrent clients].";
