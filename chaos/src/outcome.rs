@@ -110,4 +110,20 @@ mod tests {
             assert!(matches!(judged(code, message), Outcome::Unknown(_)), "{code:?} {message}");
         }
     }
+
+    #[test]
+    fn only_what_was_too_late_is_the_machines() {
+        for (code, message, is_slow) in [
+            (Code::DeadlineExceeded, "no answer within the client's own deadline", true),
+            (Code::Unavailable, "etcdserver: request timed out", true),
+            (Code::Unavailable, "etcdserver: no leader", true),
+            (Code::Unavailable, "tcp connect error", false),
+            (Code::DataLoss, "etcdserver: corrupt cluster", false),
+            (Code::InvalidArgument, "etcdserver: key is not provided", false),
+        ] {
+            let failure = Failure::from(Status::new(code, message));
+            assert_eq!(matches!(failure, Failure::Slow(_)), is_slow, "{failure}");
+            assert_eq!(matches!(failure, Failure::Broken(_)), !is_slow, "{failure}");
+        }
+    }
 }

@@ -162,8 +162,7 @@ impl Side {
         for member in self.cluster.members() {
             for key in &self.written {
                 let request = RangeRequest { key: key.clone(), ..Default::default() };
-                let answer = member.endpoint().range(request, ANSWER_WITHIN).await;
-                let answer = answer?;
+                let answer = member.endpoint().range(request, ANSWER_WITHIN).await?;
                 if answer.kvs.len() != 1 {
                     let what = format!("{:?} acknowledged {key:?}; {} lacks it", self.product, member.name());
                     return Err(Failure::broken(what));

@@ -190,8 +190,7 @@ fn last_key(setting: &Setting) -> Bytes {
 /// The keys that are there now.
 async fn keys_there(setting: &Setting) -> Result<HashSet<Bytes>, Failure> {
     let request = wire::get_all(setting.prefix.as_bytes());
-    let answer = read_back(&setting.roster.at(0).endpoint, request).await;
-    let answer = answer?;
+    let answer = read_back(&setting.roster.at(0).endpoint, request).await?;
     Ok(answer.kvs().iter().map(|kv| Bytes::copy_from_slice(&kv.key)).collect())
 }
 

@@ -183,8 +183,7 @@ impl Workload for Lock {
             }
             let key: Bytes = format!("{}counter", self.setting.prefix).into();
             for contact in self.setting.roster.all() {
-                let answer = read_back(&contact.endpoint, wire::get(&key)).await;
-                let answer = answer?;
+                let answer = read_back(&contact.endpoint, wire::get(&key)).await?;
                 all.counters.extend(counter_in(&answer));
             }
             let promise = "one holder at a time by fencing token, and no older one gets through".to_owned();

@@ -258,8 +258,7 @@ async fn require_deletion(stage: &Stage, key: &Bytes, bound: i64) -> Result<(), 
             .take_until(&what, ANSWER_WITHIN, |logs| seen(&logs[0]) && seen(&logs[1]) && told(&logs[2]))
             .await?;
         let request = RangeRequest { key: key.clone(), revision: bound, ..Default::default() };
-        let answer = stage.endpoint(member).range(request, ANSWER_WITHIN).await;
-        let answer = answer?;
+        let answer = stage.endpoint(member).range(request, ANSWER_WITHIN).await?;
         if !answer.kvs().is_empty() {
             return Err(Failure::broken(format!("member {member} still has the deleted key at {bound}")));
         }

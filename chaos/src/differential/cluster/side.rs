@@ -59,7 +59,7 @@ impl Side {
         let (names, seats, served) = (Names::default(), Vec::new(), Instant::now());
         let mut side = Self { product, names, cluster, seats, newcomer: None, started, served };
         let listed = side.endpoint_of_member(0).member_list(true, ANSWER_WITHIN).await;
-        let listed = listed.map_err(|status| Failure::broken(describe(&status)))?.members;
+        let listed = listed?.members;
         for index in 0..members {
             let url = side.call_by_number(index);
             let id = listed.iter().find(|member| member.peer_ur_ls.contains(&url)).map(|member| member.id);
@@ -187,7 +187,7 @@ impl Side {
     pub async fn introduce(&mut self, mate: usize, by: usize) -> Result<(), Failure> {
         let index = self.seat(mate)?;
         let listed = self.endpoint(by)?.member_list(false, ANSWER_WITHIN).await;
-        let listed = listed.map_err(|status| Failure::broken(describe(&status)))?.members;
+        let listed = listed?.members;
         self.cluster.prepare_to_join(index, &listed);
         Ok(())
     }

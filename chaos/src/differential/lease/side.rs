@@ -166,7 +166,7 @@ impl Side {
             let mut left = 0;
             for endpoint in &self.members.endpoints {
                 let known = endpoint.lease_leases(ANSWER_WITHIN).await;
-                let known = known.map_err(|status| Failure::broken(describe(&status)))?;
+                let known = known?;
                 if known.leases.iter().any(|lease| lease.id == id) {
                     left += 1;
                 } else if first.is_none() {

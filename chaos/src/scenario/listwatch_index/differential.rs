@@ -90,8 +90,7 @@ impl Scene {
         self.marks += 1;
         let revision = if self.random.random_range(0..6) == 0 {
             let request = DeleteRangeRequest { key: item.key(), ..Default::default() };
-            let answer = self.endpoint.delete(request, ASK_WITHIN).await;
-            let answer = answer?;
+            let answer = self.endpoint.delete(request, ASK_WITHIN).await?;
             answer.header.map_or(0, |header| u64::try_from(header.revision).unwrap_or(0))
         } else {
             stock::put(&self.endpoint, &item, self.marks).await?

@@ -197,8 +197,7 @@ impl<'a> Scene<'a> {
         let rss_max_bytes = self.watch_memory(self.plan.window).await?;
         let mut written = load.finish().await?;
         written.probes.retain(|probe| measured_from <= probe.issued);
-        let revision = endpoint.linearizable_probe(ASK_WITHIN).await;
-        let revision = revision?;
+        let revision = endpoint.linearizable_probe(ASK_WITHIN).await?;
         for healthy in &mut self.healthy {
             healthy.reach(revision, REACH_WITHIN).await?;
         }
@@ -258,8 +257,7 @@ impl<'a> Scene<'a> {
     async fn mark_the_end(&self) -> Result<i64, Failure> {
         let key = [load::BUSY_PREFIX, b"end"].concat().into();
         let request = meerkat_proto::pb::etcdserver::PutRequest { key, ..Default::default() };
-        let answer = self.cluster.members()[0].endpoint().put(request, ASK_WITHIN).await;
-        let answer = answer?;
+        let answer = self.cluster.members()[0].endpoint().put(request, ASK_WITHIN).await?;
         Ok(answer.header.map_or(0, |header| header.revision))
     }
 

@@ -41,8 +41,7 @@ fn all_under(prefix: &str) -> DeleteRangeRequest {
 
 /// Deletes in one revision; which keys is for the history to say.
 async fn delete_all(stage: &Stage, prefix: &str, keys: usize) -> Result<i64, Failure> {
-    let answer = stage.endpoint(0).delete(all_under(prefix), DELETE_WITHIN).await;
-    let answer = answer?;
+    let answer = stage.endpoint(0).delete(all_under(prefix), DELETE_WITHIN).await?;
     require(answer.deleted == keys as i64, || format!("{} of {keys} deleted", answer.deleted))?;
     Ok(answer.header.map_or(0, |header| header.revision))
 }
@@ -55,8 +54,7 @@ async fn delete_all_and_put(stage: &mut Stage, prefix: &str) -> Result<i64, Fail
     let ops =
         [request_op::Request::RequestDeleteRange(all_under(prefix)), request_op::Request::RequestPut(put)];
     let success = ops.into_iter().map(|request| RequestOp { request: Some(request) }).collect();
-    let answer = stage.endpoint(0).txn(TxnRequest { success, ..Default::default() }, DELETE_WITHIN).await;
-    let answer = answer?;
+    let answer = stage.endpoint(0).txn(TxnRequest { success, ..Default::default() }, DELETE_WITHIN).await?;
     let outcome = Outcome::Ok(answer.header.map_or(0, |header| header.revision));
     stage.made(Wrote { effects, outcome }).await
 }
@@ -93,7 +91,9 @@ impl Others {
         let wanted = self.count.load(Ordering::Relaxed) + more;
         let deadline = Instant::now() + ANSWER_WITHIN;
         while self.count.load(Ordering::Relaxed) < wanted {
-            require(Instant::now() < deadline, || format!("not {more} puts within {ANSWER_WITHIN:?}"))?;
+            if deadline < Instant::now() {
+                return Err(Failure::slow(format!("not {more} puts within {ANSWER_WITHIN:?}")));
+            }
             tokio::time::sleep(POLL).await;
         }
         Ok(())
