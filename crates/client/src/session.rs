@@ -138,8 +138,9 @@ impl Session {
     /// If the revocation did not get through. The session is over all the same: it is not renewed any
     /// more, and its keys go away when the lease has run out.
     pub async fn close(&self) -> Result<(), Error> {
-        self.inner.alive.lock().take();
+        // First, or who waits for the end may see the renewals end and nobody who closed it.
         self.inner.closed.send_replace(true);
+        self.inner.alive.lock().take();
         revoke(&self.inner.client, self.lease()).await
     }
 

@@ -30,7 +30,7 @@ async fn a_session_lives_on_beyond_its_time_and_ends_when_closed() {
     on_both(async |kind| {
         let cluster = Cluster::start(kind, 1).await;
         let client = cluster.client_when_ready().await;
-        let session = Session::open(&client, 12 * SECOND).await.expect("a session");
+        let session = Session::open(&client, 8 * SECOND).await.expect("a session");
         client.put("s/k", "v").lease(session.lease()).await.expect("a put");
         tokio::time::sleep(session.ttl() * 3 / 2).await;
         assert_eq!(count(&client, "s/").await, 1, "{kind:?}");
