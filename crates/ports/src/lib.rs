@@ -10,6 +10,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
 
 use socket2::{Domain, Socket, Type};
 
@@ -41,8 +42,9 @@ impl Port {
 
     /// Its number; the port stays ours until this process ends.
     pub fn keep(self) -> u16 {
+        static KEPT: Mutex<Vec<Port>> = Mutex::new(Vec::new());
         let number = self.number;
-        std::mem::forget(self);
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
         number
     }
 }
