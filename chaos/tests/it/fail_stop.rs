@@ -10,7 +10,6 @@ use meerkat_chaos::Failure;
 use meerkat_chaos::checker::{acknowledged, linearizable};
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::listwatch::http::{Answered, ask};
-use meerkat_chaos::outcome::describe;
 use meerkat_chaos::record::Trace;
 use meerkat_chaos::record::history::History;
 use meerkat_chaos::scenario::{run_test, settle};
@@ -72,8 +71,7 @@ async fn judge(cluster: &Cluster, history: &History, started_at: i64) -> Result<
 }
 
 async fn probe(cluster: &Cluster, member: usize) -> Result<i64, Failure> {
-    let asked = cluster.members()[member].endpoint().linearizable_probe(WITHIN).await;
-    asked.map_err(|status| Failure::broken(describe(&status)))
+    Ok(cluster.members()[member].endpoint().linearizable_probe(WITHIN).await?)
 }
 
 /// What the program names when it refuses a point that it does not have.
@@ -203,8 +201,8 @@ fn require_500(answered: &Answered) -> Result<(), Failure> {
 
 async fn put(cluster: &Cluster, member: usize, key: &str) -> Result<(), Failure> {
     let request = PutRequest { key: Bytes::copy_from_slice(key.as_bytes()), ..Default::default() };
-    let put = cluster.members()[member].endpoint().put(request, WITHIN).await;
-    put.map(drop).map_err(|status| Failure::broken(describe(&status)))
+    cluster.members()[member].endpoint().put(request, WITHIN).await?;
+    Ok(())
 }
 
 #[test]

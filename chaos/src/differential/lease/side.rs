@@ -19,7 +19,6 @@ use crate::differential::watch::wire::WatchStream;
 use crate::driver::{ClusterSpec, Product};
 use crate::lease::KeepAliveStream;
 use crate::lease::stream::Next;
-use crate::outcome::describe;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often a lease is looked for that should end.
@@ -165,8 +164,7 @@ impl Side {
         while Instant::now() < deadline {
             let mut left = 0;
             for endpoint in &self.members.endpoints {
-                let known = endpoint.lease_leases(ANSWER_WITHIN).await;
-                let known = known?;
+                let known = endpoint.lease_leases(ANSWER_WITHIN).await?;
                 if known.leases.iter().any(|lease| lease.id == id) {
                     left += 1;
                 } else if first.is_none() {
