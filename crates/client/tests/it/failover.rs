@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A read takes longer only if the client does not look for another member.
-const READ_WITHIN: Duration = Duration::from_secs(20);
+const READ_WITHIN: Duration = Duration::from_secs(10);
 
 async fn reads_and_writes_go_on(client: &Client, what: &str) {
     let start = Instant::now();

@@ -135,7 +135,7 @@ async fn no_call_outlives_its_time() {
     let (client, _fake) = client_of("Put", vec![], Reply::Hang).await;
     let start = std::time::Instant::now();
     let error = client.put("k", "v").timeout(Duration::from_millis(200)).await.expect_err("hangs");
-    assert!(start.elapsed() < Duration::from_secs(20), "too slow: {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "too slow: {:?}", start.elapsed());
     assert_eq!(error.fate(), Fate::Unknown);
     let error = client.put("k", "v").timeout(Duration::ZERO).await.expect_err("no time");
     assert_ne!(error.fate(), Fate::Refused);

@@ -147,13 +147,16 @@ async fn chaos(kind: Kind) {
     let comparing = compare(client.clone(), informer.clone(), Arc::clone(&work));
     let mut handlers = vec![follow(&informer, 1024, Duration::ZERO)];
     informer.wait_for_sync().await.expect("it lists");
+    let done = || (work.written.load(Ordering::Relaxed), work.compared.load(Ordering::Relaxed));
     for number in 0..FAULTS {
+        let (written, compared) = done();
+        let goes_on = || written + 5 < done().0 && compared + 2 < done().1;
+        until("writes and looks go on", || goes_on() || comparing.is_finished()).await;
         harm(&mut cluster, number).await;
         if number == 4 {
             handlers.push(follow(&informer, 4, Duration::from_millis(3)));
         }
     }
-    let done = || (work.written.load(Ordering::Relaxed), work.compared.load(Ordering::Relaxed));
     let is_enough = || 50 < done().0 && 20 < done().1;
     until("enough happened to show something", || is_enough() || comparing.is_finished()).await;
     work.stop.store(true, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 /// How often a fault is tried until a watch is back within the promised bound.
-const ATTEMPTS: u32 = 6;
+const ATTEMPTS: u32 = 3;
 /// A machine that let nothing run for this long may keep a member from answering in time.
 const STALL: Duration = Duration::from_millis(500);
 
@@ -35,6 +35,11 @@ impl Fault {
             Fault::Kill => Duration::from_secs(2),
             Fault::Freeze | Fault::BlackHole => Duration::from_secs(5),
         }
+    }
+
+    /// Too long on any machine, however busy.
+    fn bearable(self) -> Duration {
+        3 * self.promised()
     }
 
     fn begin(self, cluster: &mut Cluster, index: usize) {
@@ -123,6 +128,7 @@ impl Scene {
         let took = self.moved(serving, Instant::now()).await;
         println!("{kind:?}: on another member {took:?} after a {fault:?}");
         fault.end(&mut self.cluster, serving);
+        assert!(took < fault.bearable(), "too slow: {kind:?}, {fault:?}: {took:?}");
         took
     }
 

@@ -80,7 +80,8 @@ fn an_open_loop_keeps_its_rate() {
     let report = bench(&solo.endpoint, &["put", "--rate=200", "--duration=1s", "--clients=16"]);
     assert_eq!(report["operations"], 200, "{report}");
     let seconds = report["seconds"].as_f64().expect("a number");
-    assert!((0.9..20.0).contains(&seconds), "{report}");
+    assert!(0.9 <= seconds, "{report}");
+    assert!(seconds < 5.0, "too slow: {report}");
 }
 
 #[test]

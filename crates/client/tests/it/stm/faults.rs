@@ -71,6 +71,8 @@ async fn check(kind: Kind, with_witness: bool) {
         // The leader has every write in hand, whomever the client talks to.
         let (leader, _) = cluster.leader_and_another(&client).await;
         cluster.members[leader].kill();
+        // Long enough for commits to be cut short and asked about again.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         work.goes_on().await;
         cluster.bring_back(leader, &client).await;
     }
