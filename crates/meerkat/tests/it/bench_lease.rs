@@ -64,7 +64,9 @@ fn a_server_that_dies_fails_the_run() {
         command.args(["bench", "lease-keepalive", "--json", "--leases=20", "--duration=20s", "--timeout=2s"]);
         command.args(["--endpoints", &server.endpoint]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let load = command.spawn().expect("the binary starts");
-        wait_until("it renews", || leases_left(&server.endpoint).starts_with("found 20 leases"));
+        wait_until("all are granted", || leases_left(&server.endpoint).starts_with("found 20 leases"));
+        // Renewals begin then.
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
         server.process.signal("KILL");
         let output = load.wait_with_output().expect("the bench ends");
         assert!(!output.status.success(), "{name}");
