@@ -1,6 +1,6 @@
 //! Controls: the harness run on etcd, which shows that a failure is Meerkat's and not the harness's own.
 //!
-//! A control says something about `chaos/src` and nothing about Meerkat. So controls run when the harness
+//! A control says something about the harness (`HARNESS`) and nothing about Meerkat. So controls run when the harness
 //! differs from the one they last passed on, and in the long form. `chaos/controls.txt` holds the digest of
 //! that harness; `cargo xtask controls` runs them and writes it.
 
@@ -9,7 +9,8 @@ use std::path::Path;
 use crate::source::{self, Source};
 
 const STAMP: &str = "chaos/controls.txt";
-const HARNESS: &str = "chaos/src";
+/// The harness itself, and what gives it ports.
+const HARNESS: [&str; 2] = ["chaos/src", "crates/ports/src"];
 /// How the name of every control ends.
 const SUFFIX: &str = "_is_sound";
 
@@ -37,7 +38,8 @@ fn harness(root: &Path) -> Result<String, String> {
 
 /// Of the names and texts of the harness, in the order of names.
 fn digest(sources: &[Source]) -> String {
-    let mut files: Vec<&Source> = sources.iter().filter(|source| source.path.starts_with(HARNESS)).collect();
+    let is_harness = |source: &&Source| HARNESS.iter().any(|dir| source.path.starts_with(dir));
+    let mut files: Vec<&Source> = sources.iter().filter(is_harness).collect();
     files.sort_by_key(|source| source.path.clone());
     let bytes = files.iter().flat_map(|source| {
         let name = source.path.to_string_lossy().into_owned().into_bytes();
@@ -56,11 +58,16 @@ mod tests {
 
     #[test]
     fn any_change_of_the_harness_changes_its_digest_and_nothing_else_does() {
-        let harness = |text: &str, test: &str| {
-            digest(&[Source::new("chaos/src/lib.rs", text), Source::new("chaos/tests/it/main.rs", test)])
+        let harness = |text: &str, ports: &str, test: &str| {
+            digest(&[
+                Source::new("chaos/src/lib.rs", text),
+                Source::new("crates/ports/src/lib.rs", ports),
+                Source::new("chaos/tests/it/main.rs", test),
+            ])
         };
-        assert_eq!(harness("a", "b"), harness("a", "c"));
-        assert_ne!(harness("a", "b"), harness("b", "b"));
+        assert_eq!(harness("a", "b", "c"), harness("a", "b", "d"));
+        assert_ne!(harness("a", "b", "c"), harness("d", "b", "c"));
+        assert_ne!(harness("a", "b", "c"), harness("a", "d", "c"));
         let swapped = [Source::new("chaos/src/b.rs", ""), Source::new("chaos/src/a.rs", "x")];
         let sorted = [Source::new("chaos/src/a.rs", "x"), Source::new("chaos/src/b.rs", "")];
         assert_eq!(digest(&swapped), digest(&sorted));
