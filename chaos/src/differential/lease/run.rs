@@ -298,6 +298,16 @@ mod tests {
     use super::*;
     use meerkat_proto::pb::mvcc::KeyValue;
 
+    #[test]
+    fn several_members_must_show_what_they_do_without_a_leader() {
+        let wants = |members| {
+            let missing = format!("never exercised: {}", coverage::NO_LEADER);
+            World::new(members).coverage().gaps().contains(&missing)
+        };
+        assert!(wants(3));
+        assert!(!wants(1));
+    }
+
     fn deleted(key: &'static str, mod_revision: i64) -> Event {
         let kv = KeyValue { key: key.into(), mod_revision, ..Default::default() };
         Event { r#type: 1, kv: Some(kv), prev_kv: None }
