@@ -54,6 +54,17 @@ impl Failure {
         }
     }
 
+    /// Of two failures of one run the one that proves more, with the other behind it.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::Slow(_) | Self::Harness(_) | Self::Missing(_), Self::Broken(_)) => {
+                other.put(|why| format!("{why}\n  and {self}"))
+            }
+            _ => self.put(|why| format!("{why}\n  and {other}")),
+        }
+    }
+
     /// Several findings of one checker as one failure, or nothing if there are none.
     pub fn from_findings(promise: &str, findings: Vec<String>) -> Result<(), Self> {
         if findings.is_empty() { Ok(()) } else { Err(Self::Broken(told(promise, &findings))) }
@@ -74,5 +85,21 @@ fn told(promise: &str, findings: &[String]) -> String {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self::Harness(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_promise_is_told_before_all_else_and_nothing_is_dropped() {
+        let late = || Failure::slow("late");
+        let stuck = || Failure::harness("stuck");
+        for both in [late().and(Failure::broken("lost")), Failure::broken("lost").and(late())] {
+            assert_eq!(both.to_string(), "broken promise: lost\n  and too slow: late");
+        }
+        assert!(matches!(late().and(stuck()), Failure::Slow(_)), "the first");
+        assert!(matches!(stuck().and(late()), Failure::Harness(_)), "the first");
     }
 }

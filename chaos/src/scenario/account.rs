@@ -36,6 +36,7 @@ pub struct Account {
     report: Option<PathBuf>,
     verdicts: Vec<Verdict>,
     troubles: Vec<String>,
+    failure: Option<Failure>,
     lookout: Option<Lookout>,
 }
 
@@ -52,6 +53,7 @@ impl Account {
             report: None,
             verdicts: Vec::new(),
             troubles: Vec::new(),
+            failure: None,
             lookout: None,
         }
     }
@@ -84,21 +86,27 @@ impl Account {
         self.troubles.push(what.into());
     }
 
+    /// Keeps how a part of the run ended: whatever is found besides is told with it.
+    pub fn ended(&mut self, part: Result<(), Failure>) {
+        if let Err(failure) = part {
+            self.failure = Some(match self.failure.take() {
+                Some(earlier) => earlier.and(failure),
+                None => failure,
+            });
+        }
+    }
+
     /// Judges the history against what each member holds, and the members against each other. Expects
     /// every member running and nobody writing.
-    pub async fn judge(
-        &mut self,
-        members: &Members,
-        history: &History,
-        started_at: i64,
-    ) -> Result<(), Failure> {
-        self.verdicts.extend(super::settle::verdicts(members, self.product, history, started_at).await?);
-        Ok(())
+    pub async fn judge(&mut self, members: &Members, history: &History, started_at: i64) {
+        let (found, ended) = super::settle::verdicts(members, self.product, history, started_at).await;
+        self.verdicts.extend(found);
+        self.ended(ended);
     }
 
     /// Ends: reports, prints, and fails if anything was found or nothing could be proved.
-    pub async fn close(self, members: Members) -> Result<Story, Failure> {
-        drop(self.lookout);
+    pub async fn close(mut self, members: Members) -> Result<Story, Failure> {
+        drop(self.lookout.take());
         let (members, endpoints): (Vec<String>, Vec<Endpoint>) = members.into_iter().unzip();
         let story = Story {
             scenario: self.scenario.to_owned(),
@@ -106,14 +114,14 @@ impl Account {
             target: self.product.to_string(),
             driver: "local".to_owned(),
             version: version(endpoints).await,
-            replay: self.replay,
+            replay: std::mem::take(&mut self.replay),
             length: self.trace.began().elapsed(),
             record: self.trace.take(),
-            verdicts: self.verdicts,
+            verdicts: std::mem::take(&mut self.verdicts),
             members,
-            troubles: self.troubles,
+            troubles: std::mem::take(&mut self.troubles),
         };
-        judgement::judge(&story, self.report.as_deref())?;
-        Ok(story)
+        self.ended(judgement::judge(&story, self.report.as_deref()));
+        self.failure.map_or(Ok(story), Err)
     }
 }

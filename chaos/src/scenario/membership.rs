@@ -90,18 +90,23 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     let mut nemesis = Membership::with_deaths(DEATHS, roster);
     let mut dice = StdRng::seed_from_u64(plan.seed);
     let mut changes = 0;
-    while changes < plan.changes && began.elapsed() < plan.lasting {
-        let blow = nemesis.strike(&mut ground, &mut dice).await?;
-        println!("  {:>6.1} s  {}", began.elapsed().as_secs_f64(), blow.what);
-        let fault = account.trace.struck("membership");
-        account.trace.tell(fault, &blow);
-        nemesis.heal(&mut ground).await?;
-        account.trace.healed(fault);
-        load.wait_for_more(PROGRESS, READY_WITHIN)
-            .await
-            .map_err(|failure| failure.during(&format!("after change {changes} ({})", blow.what)))?;
-        changes += 1;
-    }
+    let all = async {
+        while changes < plan.changes && began.elapsed() < plan.lasting {
+            let blow = nemesis.strike(&mut ground, &mut dice).await?;
+            println!("  {:>6.1} s  {}", began.elapsed().as_secs_f64(), blow.what);
+            let fault = account.trace.struck("membership");
+            account.trace.tell(fault, &blow);
+            nemesis.heal(&mut ground).await?;
+            account.trace.healed(fault);
+            load.wait_for_more(PROGRESS, READY_WITHIN)
+                .await
+                .map_err(|failure| failure.during(&format!("after change {changes} ({})", blow.what)))?;
+            changes += 1;
+        }
+        Ok(())
+    };
+    let ended = all.await;
+    account.ended(ended);
     let history = load.finish().await?;
     let claims = witness.end();
     // etcd's status has the term of what was applied last, in which another may have led.
@@ -114,28 +119,29 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
             one_leader::check(claims),
         )]);
     }
-    let members = standing(&mut ground).await?;
-    account.judge(&members, &history, started_at).await?;
+    account.ended(all_stand(&mut ground).await);
+    let members = ground::enlisted(&ground).into_iter();
+    let members: Members = members.map(|member| (ground.name(member), ground.endpoint(member))).collect();
+    account.judge(&members, &history, started_at).await;
     println!("membership: {:?}", nemesis.tally);
     let story = account.close(members).await?;
     Box::new(ground).finish().await?;
     Ok(Report { tally: nemesis.tally, story })
 }
 
-/// The members that are left: as many as there were, and all of them serve.
-async fn standing(ground: &mut LocalGround) -> Result<Members, Failure> {
-    let mut members = Members::new();
-    for member in ground::enlisted(ground) {
+/// As many members are left as there were, and all of them serve.
+async fn all_stand(ground: &mut LocalGround) -> Result<(), Failure> {
+    let members = ground::enlisted(ground);
+    for member in members.iter().copied() {
         let name = ground.name(member);
         if !sight::serves(ground, member, READY_WITHIN).await? {
             return Err(Failure::broken(format!("{name} does not serve: {}", ground.tail(member))));
         }
-        members.push((name, ground.endpoint(member)));
     }
     if members.len() != MEMBERS {
         return Err(Failure::broken(format!("{} members are left of {MEMBERS}", members.len())));
     }
-    Ok(members)
+    Ok(())
 }
 
 /// Asks everybody all the time whether it leads.

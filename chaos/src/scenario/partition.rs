@@ -12,7 +12,7 @@ use crate::driver::{ClusterSpec, Product};
 use crate::ground::{Ground, Link};
 use crate::record::Verdict;
 use crate::report::Story;
-use crate::workload::unique::{self, Shape};
+use crate::workload::unique::{self, Running, Shape};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const MEMBERS: usize = 3;
@@ -49,7 +49,29 @@ pub async fn run(plan: &Plan) -> Result<Story, Failure> {
     let endpoints = ground.cluster().endpoints();
     let started_at = first_revision(&endpoints[0]).await?;
     let load = unique::start(&endpoints, Shape::default(), 1, &account.trace);
-    let mut alone_reads = (0, Vec::new());
+    let mut alone = Verdict::new("cluster", "a leader cut off answers no read from the past", 0, Vec::new());
+    let ended = cut_all(plan, &mut ground, &load, &account, &mut alone).await;
+    account.ended(ended);
+    account.ended(ground.heal_links().await);
+    let history = load.finish().await?;
+    if 0 < alone.judged {
+        account.verdicts([alone]);
+    }
+    let members = members_of(ground.cluster());
+    account.judge(&members, &history, started_at).await;
+    let story = account.close(members).await?;
+    ground.end()?;
+    Ok(story)
+}
+
+/// One cut after the other; what the leader answered while it could not know better.
+async fn cut_all(
+    plan: &Plan,
+    ground: &mut NetnsGround,
+    load: &Running,
+    account: &Account,
+    alone: &mut Verdict,
+) -> Result<(), Failure> {
     for cut in &plan.cuts {
         load.wait_for_more(WRITES, READY_WITHIN).await?;
         let leader = ground.cluster().leader(READY_WITHIN).await?;
@@ -63,28 +85,18 @@ pub async fn run(plan: &Plan) -> Result<Story, Failure> {
         println!("  cut off, {cut:?}: the others acknowledged {WRITES} writes in {:?}", cut_at.elapsed());
         tokio::time::sleep(plan.lasting.saturating_sub(cut_at.elapsed())).await;
         // Whoever hears nothing cannot know what was written: it may only be silent or refuse.
-        let alone = endpoints[leader].linearizable_probe(Duration::from_secs(1)).await;
-        alone_reads.0 += 1;
-        if let (Ok(revision), Cut::Both | Cut::ToLeader) = (alone, cut) {
-            alone_reads.1.push(format!("cut off, {cut:?}, it answered a read at revision {revision}"));
+        if let Cut::Both | Cut::ToLeader = cut {
+            alone.judged += 1;
+            if let Ok(revision) = ground.endpoint(leader).linearizable_probe(Duration::from_secs(1)).await {
+                let finding = format!("cut off, {cut:?}, it answered a read at revision {revision}");
+                alone.findings.push(finding);
+            }
         }
         ground.heal_links().await?;
         account.trace.healed(fault);
         ground.cluster().wait_until_ready(READY_WITHIN).await?;
     }
-    let history = load.finish().await?;
-    let (asked, findings) = alone_reads;
-    account.verdicts([Verdict::new(
-        "cluster",
-        "a leader cut off answers no read from the past",
-        asked,
-        findings,
-    )]);
-    let members = members_of(ground.cluster());
-    account.judge(&members, &history, started_at).await?;
-    let story = account.close(members).await?;
-    ground.end()?;
-    Ok(story)
+    Ok(())
 }
 
 /// The links to take down, as sender and receiver.

@@ -13,7 +13,7 @@ use crate::record::Verdict;
 use crate::report::Story;
 use crate::run::arguments::seconds;
 use crate::run::settle::agreement;
-use crate::workload::counter::{self, Counter, Seen};
+use crate::workload::counter::{self, Counter};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const READERS: usize = 8;
@@ -46,35 +46,39 @@ pub async fn run(plan: &Plan) -> Result<Story, Failure> {
     let mut account = Account::open("pause", plan.product, 0, replay);
     let mut cluster = Cluster::start(&ClusterSpec::new(plan.product, 3)).await?;
     account.look(&Roster::of(&cluster.endpoints()));
-    let (mut answered, mut stale, mut late) = (0, Vec::new(), Vec::new());
-    for _ in 0..plan.rounds {
-        let (readers, silence) = round(&mut cluster, plan, &account).await?;
-        for seen in readers {
-            answered += seen.answered;
-            stale.extend(seen.stale);
+    let mut reads = Verdict::new("counter", "no stale linearizable read", 0, Vec::new());
+    let mut late = Vec::new();
+    let rounds = async {
+        for _ in 0..plan.rounds {
+            let silence = round(&mut cluster, plan, &account, &mut reads).await?;
+            if plan.serve_within < silence {
+                late.push(format!("{silence:?}; allowed are {:?}", plan.serve_within));
+            }
+            cluster.wait_until_ready(READY_WITHIN).await?;
         }
-        if plan.serve_within < silence {
-            late.push(format!("{silence:?}; allowed are {:?}", plan.serve_within));
-        }
-        cluster.wait_until_ready(READY_WITHIN).await?;
-    }
+        Ok(())
+    };
+    let ended = rounds.await;
+    account.ended(ended);
+    account.ended(Failure::from_times("writes are acknowledged soon after the leader was paused", late));
+    account.verdicts([reads]);
     let members = members_of(&cluster);
-    account.verdicts([
-        Verdict::new("counter", "no stale linearizable read", answered, stale),
-        agreement(&members, plan.product).await?,
-    ]);
+    match agreement(&members, plan.product).await {
+        Ok(verdict) => account.verdicts([verdict]),
+        Err(failure) => account.ended(Err(failure)),
+    }
     let story = account.close(members).await?;
-    Failure::from_times("writes are acknowledged soon after the leader was paused", late)?;
     cluster.finish()?;
     Ok(story)
 }
 
-/// One pause: what was read through the member that slept, and how long nothing was acknowledged.
+/// One pause: judges what was read through the member that slept; how long nothing was acknowledged.
 async fn round(
     cluster: &mut Cluster,
     plan: &Plan,
     account: &Account,
-) -> Result<(Vec<Seen>, Duration), Failure> {
+    reads: &mut Verdict,
+) -> Result<Duration, Failure> {
     let leader = cluster.leader(READY_WITHIN).await?;
     let endpoints = cluster.endpoints();
     let others: Vec<_> = endpoints
@@ -103,11 +107,12 @@ async fn round(
 
     counter.stop();
     let written = writer.await.map_err(|error| Failure::harness(error.to_string()))?;
-    let mut seen = Vec::new();
     for reader in pinned {
-        seen.push(reader.await.map_err(|error| Failure::harness(error.to_string()))?);
+        let seen = reader.await.map_err(|error| Failure::harness(error.to_string()))?;
+        reads.judged += seen.answered as u64;
+        reads.findings.extend(seen.stale);
     }
     let silence = counter::longest_silence(&written, paused_at, woken_at)?;
     println!("  nothing was acknowledged for {silence:?}");
-    Ok((seen, silence))
+    Ok(silence)
 }

@@ -1,5 +1,7 @@
 //! The end of every run under faults: let the members come together, then judge.
 
+use futures::future::join_all;
+
 use super::account::{Members, members_of};
 use crate::Failure;
 use crate::checker;
@@ -17,20 +19,30 @@ pub async fn judge(
     history: &History,
     started_at: i64,
 ) -> Result<(), Failure> {
-    let found = verdicts(&members_of(cluster), product, history, started_at).await?;
-    found.into_iter().try_for_each(Verdict::held)
+    let (found, ended) = verdicts(&members_of(cluster), product, history, started_at).await;
+    found.into_iter().try_for_each(Verdict::held)?;
+    ended
 }
 
-/// The same as verdicts. Every member is asked for everything: a lost write on one follower must not hide.
+/// The same as verdicts, and how the asking ended. Every member is asked for everything: a lost write on one
+/// follower must not hide, nor behind one that does not answer.
 pub async fn verdicts(
     members: &Members,
     product: Product,
     history: &History,
     started_at: i64,
-) -> Result<Vec<Verdict>, Failure> {
+) -> (Vec<Verdict>, Result<(), Failure>) {
     let mut found: Vec<Verdict> = Vec::new();
-    for (name, endpoint) in members {
-        let state = unique::final_state(endpoint, started_at).await?;
+    let mut ended = Ok(());
+    let states = members.iter().map(|(_, endpoint)| unique::final_state(endpoint, started_at));
+    for ((name, _), state) in members.iter().zip(join_all(states).await) {
+        let state = match state {
+            Ok(state) => state,
+            Err(failure) => {
+                ended = Err(failure.during(name));
+                continue;
+            }
+        };
         for verdict in checker::verdicts(history, &state) {
             let findings = verdict.findings.iter().map(|finding| format!("as {name} has it, {finding}"));
             match found.iter_mut().find(|earlier| earlier.promise == verdict.promise) {
@@ -42,8 +54,14 @@ pub async fn verdicts(
             }
         }
     }
-    found.push(agreement(members, product).await?);
-    Ok(found)
+    // One that cannot be read cannot be compared.
+    if ended.is_ok() {
+        match agreement(members, product).await {
+            Ok(verdict) => found.push(verdict),
+            Err(failure) => ended = Err(failure),
+        }
+    }
+    (found, ended)
 }
 
 /// Waits until all members are at one log index, then compares hashes and digests.

@@ -49,10 +49,14 @@ impl Stage {
     pub async fn judged(mut self) -> (Cluster, Result<Story, Failure>) {
         let ended = async {
             self.cluster.revive(READY_WITHIN).await?;
-            self.load.wait_for_more(WRITES_AFTER, READY_WITHIN).await?;
+            self.load.wait_for_more(WRITES_AFTER, READY_WITHIN).await
+        };
+        // A cluster that is stuck may have lost something as well.
+        self.account.ended(ended.await);
+        let ended = async {
             let members = members_of(&self.cluster);
             let history = self.load.finish().await?;
-            self.account.judge(&members, &history, self.started_at).await?;
+            self.account.judge(&members, &history, self.started_at).await;
             self.account.close(members).await
         };
         let ended = ended.await;

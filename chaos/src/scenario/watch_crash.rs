@@ -129,10 +129,11 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
         keeper.await.map_err(|error| Failure::harness(format!("the archive's keeper ended: {error}")))??;
     report.compactions = compactions;
     let history = archive.close(&endpoints, &writes).await?;
-    settle::agree(&cluster, plan.product).await?;
+    let agreed = settle::agree(&cluster, plan.product).await;
     let fleet = Arc::into_inner(fleet).ok_or_else(|| Failure::harness("the fleet is still shared"))?;
     let logs = gather(fleet.into_inner(), &history).await?;
     judge(plan, &logs, &history, &mut report)?;
+    agreed?;
     cluster.finish()?;
     Ok(report)
 }
