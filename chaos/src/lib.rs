@@ -25,6 +25,7 @@ pub mod listwatch;
 pub mod metrics;
 pub mod nemesis;
 pub mod outcome;
+pub mod patience;
 pub mod record;
 pub mod report;
 pub mod run;
@@ -33,3 +34,4 @@ pub mod watch;
 pub mod workload;
 
 pub use failure::Failure;
+pub use patience::Patience;

@@ -13,7 +13,7 @@ use super::black_hole::Door;
 use super::member::{Member, Ports};
 use crate::endpoint::Endpoint;
 use crate::ground::Product;
-use crate::{Failure, binary};
+use crate::{Failure, Patience, binary};
 use meerkat_ports::Port;
 
 /// How long a whole cluster may take to elect and serve at first.
@@ -181,8 +181,8 @@ impl Cluster {
 
     /// The member that leads: the one that says so in the highest term.
     pub async fn leader(&self, within: Duration) -> Result<usize, Failure> {
-        let deadline = Instant::now() + within;
-        while Instant::now() < deadline {
+        let patience = Patience::of("a member leads", within);
+        loop {
             let mut best: Option<(u64, usize)> = None;
             for (index, member) in self.members.iter().enumerate() {
                 let Ok(status) = member.endpoint().status(Duration::from_millis(300)).await else { continue };
@@ -192,11 +192,10 @@ impl Cluster {
                 }
             }
             if let Some((_, index)) = best {
-                return Ok(index);
+                return patience.came().map(|_| index);
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            patience.pause(Duration::from_millis(50), "nobody says that it leads").await?;
         }
-        Err(Failure::slow(format!("no member leads within {within:?}")))
     }
 
     /// Ends a run that succeeded: nothing is left behind.

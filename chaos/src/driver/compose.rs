@@ -8,14 +8,14 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::docker::{Details, Engine};
 use super::firewall::{self, Room};
 use super::usage;
-use crate::Failure;
 use crate::endpoint::Endpoint;
 use crate::ground::{Ability, Change, Done, Ground, Link, Product, Usage};
+use crate::{Failure, Patience};
 
 const PROJECT_LABEL: &str = "com.docker.compose.project";
 const SERVICE_LABEL: &str = "com.docker.compose.service";
@@ -132,21 +132,18 @@ impl ComposeGround {
 
     /// Waits until every member answers a linearizable read; how long that took.
     pub async fn wait_until_ready(&self, within: Duration) -> Result<Duration, Failure> {
-        let began = Instant::now();
+        let patience = Patience::of("every member serves", within);
         for seat in &self.seats {
             while let Err(status) = seat.endpoint.linearizable_probe(Duration::from_secs(1)).await {
-                if within < began.elapsed() {
+                if patience.left().is_zero() {
                     let why = crate::outcome::describe(&status);
                     let log = self.engine.logs(&seat.container, 12).await.unwrap_or_default();
-                    return Err(Failure::slow(format!(
-                        "{} does not serve after {within:?}: {why}\n{log}",
-                        seat.service
-                    )));
+                    return Err(patience.never(format_args!("{}: {why}\n{log}", seat.service)));
                 }
                 tokio::time::sleep(READY_POLL).await;
             }
         }
-        Ok(began.elapsed())
+        patience.came()
     }
 
     /// The member that leads, if one of them says so now: the one that does in the highest term.

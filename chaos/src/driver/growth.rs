@@ -13,9 +13,9 @@ use tonic::{Code, Status};
 use super::black_hole::Door;
 use super::cluster::{Cluster, State, member_args, peer_url};
 use super::member::Member;
-use crate::Failure;
 use crate::endpoint::Endpoint;
 use crate::outcome::describe;
+use crate::{Failure, Patience};
 
 /// How long one member may take to answer before another is asked.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -188,8 +188,8 @@ impl Cluster {
         if role == Role::Voter {
             return member.wait_until_ready(within).await.map(drop);
         }
-        let deadline = Instant::now() + within;
-        while Instant::now() < deadline {
+        let patience = Patience::of(format!("{} joins", member.name()), within);
+        loop {
             if !member.is_running()? {
                 return Err(Failure::broken(format!(
                     "{} ended while joining: {}",
@@ -198,11 +198,11 @@ impl Cluster {
                 )));
             }
             if member.endpoint().status(ANSWER_WITHIN).await.is_ok_and(|status| status.leader != 0) {
-                return Ok(());
+                return patience.came().map(drop);
             }
-            tokio::time::sleep(PAUSE).await;
+            let waited = patience.pause(PAUSE, "it knows no leader").await;
+            waited.map_err(|never| never.put(|why| format!("{why}: {}", member.tail())))?;
         }
-        Err(Failure::slow(format!("{} has not joined within {within:?}: {}", member.name(), member.tail())))
     }
 
     /// Makes a learner a voter, as soon as the cluster finds it ready.
@@ -253,21 +253,20 @@ impl Cluster {
         within: Duration,
         mut ask: impl AsyncFnMut(&Endpoint) -> Result<(), Status>,
     ) -> Result<(), Failure> {
-        let deadline = Instant::now() + within;
+        let patience = Patience::of(what, within);
         let mut last = "nobody was asked".to_owned();
-        while Instant::now() < deadline {
+        loop {
             for member in &self.members {
                 match ask(member.endpoint()).await {
-                    Ok(()) => return Ok(()),
+                    Ok(()) => return patience.came().map(drop),
                     Err(status) if is_final(&status) => {
                         return Err(Failure::broken(format!("{what}: {}", describe(&status))));
                     }
                     Err(status) => last = describe(&status),
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            patience.pause(PAUSE, &last).await?;
         }
-        Err(Failure::slow(format!("{what}: not done within {within:?} (last answer: {last})")))
     }
 }
 

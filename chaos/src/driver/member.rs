@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::process::{Launch, Process};
 use super::usage;
-use crate::Failure;
 use crate::endpoint::Endpoint;
 use crate::ground::Usage;
+use crate::{Failure, Patience};
 use meerkat_ports::Port;
 
 /// How often a starting member is asked whether it serves.
@@ -219,17 +219,12 @@ impl Member {
             return Ok(());
         }
         self.terminate()?;
-        let deadline = Instant::now() + within;
+        let patience = Patience::of(format!("{} ends after SIGTERM", self.name), within);
         while self.is_running()? {
-            if deadline < Instant::now() {
-                let (name, tail) = (&self.name, self.tail());
-                return Err(Failure::slow(format!(
-                    "{name} does not end within {within:?} of SIGTERM: {tail}"
-                )));
-            }
-            tokio::time::sleep(END_POLL).await;
+            let waited = patience.pause(END_POLL, "it runs").await;
+            waited.map_err(|never| never.put(|why| format!("{why}: {}", self.tail())))?;
         }
-        Ok(())
+        patience.came().map(drop)
     }
 
     /// SIGSTOP, if it runs: the number of a process that has ended may be a stranger's by now.
@@ -278,23 +273,19 @@ impl Member {
 
     /// Waits until it answers a linearizable read; returns how long that took.
     pub async fn wait_until_ready(&mut self, within: Duration) -> Result<Duration, Failure> {
-        let began = Instant::now();
-        let mut last = "nothing tried".to_owned();
-        while began.elapsed() < within {
+        let patience = Patience::of(format!("{} serves", self.name), within);
+        loop {
             if !self.is_running()? {
                 return Err(Failure::broken(format!("{} ended while starting: {}", self.name, self.tail())));
             }
             match self.endpoint.linearizable_probe(Duration::from_secs(1)).await {
-                Ok(_) => return Ok(began.elapsed()),
-                Err(status) => last = crate::outcome::describe(&status),
+                Ok(_) => return patience.came(),
+                Err(status) => {
+                    let waited = patience.pause(READY_POLL, crate::outcome::describe(&status)).await;
+                    waited.map_err(|never| never.put(|why| format!("{why}: {}", self.tail())))?;
+                }
             }
-            tokio::time::sleep(READY_POLL).await;
         }
-        Err(Failure::slow(format!(
-            "{} does not serve after {within:?} (last answer: {last}): {}",
-            self.name,
-            self.tail()
-        )))
     }
 
     /// The end of its log, and where the whole is.

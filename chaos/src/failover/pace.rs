@@ -17,11 +17,11 @@ use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-use crate::Failure;
 use crate::checker::watch_history::{Effect, Wrote};
 use crate::endpoint::Endpoint;
 use crate::outcome::{self, Outcome};
 use crate::watch::ValuePrint;
+use crate::{Failure, Patience};
 
 /// The prefixes the keys live under.
 pub const PREFIXES: [&str; 3] = ["a/", "b/", "c/"];
@@ -79,15 +79,14 @@ impl Pace {
     /// Waits until a write that was sent after this call is acknowledged; its revision.
     pub async fn next(&self, began: Instant, within: Duration) -> Result<i64, Failure> {
         let now = began.elapsed();
-        let deadline = Instant::now() + within;
-        while Instant::now() < deadline {
+        let patience = Patience::of("a member gets a write through", within);
+        loop {
             let fresh = self.acks.lock().iter().rev().find(|ack| now <= ack.sent).map(|ack| ack.revision);
             if let Some(revision) = fresh {
-                return Ok(revision);
+                return patience.came().map(|_| revision);
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            patience.pause(Duration::from_millis(10), "no acknowledgement").await?;
         }
-        Err(Failure::slow(format!("no member gets a write through within {within:?}")))
     }
 
     /// Stops the writers; what they did, and what was acknowledged in the order of its time.

@@ -15,12 +15,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinHandle;
 
-use crate::Failure;
 use crate::endpoint::keep_alive::{KeepAliveStream, Next};
 use crate::endpoint::{Endpoint, Roster};
 use crate::outcome::{Outcome, of_write};
 use crate::record::lease::{KeyRecord, LeaseRecord, Renewal, RenewalEnd, Revoke, Span};
 use crate::record::trace::{Client, Ended};
+use crate::{Failure, Patience};
 
 /// All keys of all leases begin so.
 pub const PREFIX: &[u8] = b"leased/";
@@ -106,14 +106,12 @@ impl Keepers {
     /// Waits until so many more renewals have been acknowledged.
     pub async fn wait_for_more(&self, count: u64, within: Duration) -> Result<(), Failure> {
         let goal = self.renewed.load(Ordering::Relaxed) + count;
-        let deadline = Instant::now() + within;
-        while self.renewed.load(Ordering::Relaxed) < goal {
-            if deadline < Instant::now() {
-                return Err(Failure::slow(format!("no {count} renewals were answered within {within:?}")));
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(())
+        let are_there = || match self.renewed.load(Ordering::Relaxed) {
+            all if goal <= all => Ok(()),
+            some => Err(format!("{some} of {goal}")),
+        };
+        let patience = Patience::of(format!("{count} more renewals are answered"), within);
+        patience.until(Duration::from_millis(20), are_there).await.map(drop)
     }
 
     /// Lets every lease go; the records of all there were.

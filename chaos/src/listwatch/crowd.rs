@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::http::Kept;
 use super::raw::{Arrival, RawWatch};
-use crate::Failure;
+use crate::{Failure, Patience};
 
 /// Connections that are being opened at one time.
 const OPENING: usize = 64;
@@ -47,7 +47,7 @@ impl Crowd {
 
     /// Waits until each was told so many events.
     pub async fn wait_for(&mut self, events: usize, within: Duration) -> Result<(), Failure> {
-        let deadline = Instant::now() + within;
+        let patience = Patience::of(format!("each watcher is told {events} events"), within);
         for one in 0..self.told.len() {
             while self.told[one].lock().len() < events {
                 if let Some(ended) = self.tasks.try_join_next() {
@@ -55,16 +55,11 @@ impl Crowd {
                         ended.map_err(|error| Failure::harness(format!("a watcher's task: {error}")))?;
                     return Err(why.err().unwrap_or_else(|| Failure::broken("a watch was ended")));
                 }
-                if deadline < Instant::now() {
-                    let (told, all) = (self.told[one].lock().len(), self.told.len());
-                    return Err(Failure::slow(format!(
-                        "watcher {one} of {all} was told {told} events, not {events}, in {within:?}"
-                    )));
-                }
-                tokio::time::sleep(POLL).await;
+                let (told, all) = (self.told[one].lock().len(), self.told.len());
+                patience.pause(POLL, format_args!("watcher {one} of {all} was told {told}")).await?;
             }
         }
-        Ok(())
+        patience.came().map(drop)
     }
 
     /// Holds all that was told against what was written, and forgets it; the times from each write

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use crate::Failure;
+use crate::{Failure, Patience};
 
 /// No command of the suites takes longer, unless it waits for something that does not come.
 const COMMAND_WITHIN: Duration = Duration::from_secs(30);
@@ -84,18 +84,19 @@ impl Kubectl {
         }
         let out = reader(child.stdout.take());
         let err = reader(child.stderr.take());
-        let deadline = Instant::now() + COMMAND_WITHIN;
+        let patience = Patience::of(format!("kubectl {args:?} ends"), COMMAND_WITHIN);
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            if deadline < Instant::now() {
+            if let Err(never) = patience.lasts("it runs") {
                 child.kill()?;
                 child.wait()?;
-                return Err(Failure::slow(format!("kubectl {args:?} has not ended in {COMMAND_WITHIN:?}")));
+                return Err(never);
             }
             std::thread::sleep(POLL);
         };
+        patience.came()?;
         let text = |reader: std::thread::JoinHandle<String>| reader.join().unwrap_or_default();
         Ok(Printed { ok: status.success(), out: text(out), err: text(err) })
     }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::driver::{Cluster, ClusterSpec, Product};
-use crate::{Failure, binary};
+use crate::{Failure, Patience, binary};
 
 /// How long a member may take from serving its first door to serving its second.
 const OPEN_WITHIN: Duration = Duration::from_secs(20);
@@ -45,9 +45,7 @@ pub async fn wait_until_open(cluster: &Cluster, member: usize) -> Result<(), Fai
             }
         }
     };
-    tokio::time::timeout(OPEN_WITHIN, ready)
-        .await
-        .map_err(|_| Failure::slow(format!("the list-watch door at {url} is not ready in {OPEN_WITHIN:?}")))
+    Patience::of(format!("the list-watch door at {url} is ready"), OPEN_WITHIN).wait(ready).await
 }
 
 /// Has `meerkat kubeconfig` write one for a member into `dir`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use crate::Failure;
+use crate::{Failure, Patience};
 
 /// Runs a script with the client at hand; what it printed. A script says what is wrong by failing.
 pub async fn run(script: &Path, kubeconfig: &Path, within: Duration) -> Result<String, Failure> {
@@ -19,9 +19,7 @@ pub async fn run(script: &Path, kubeconfig: &Path, within: Duration) -> Result<S
         .kill_on_drop(true)
         .spawn()?;
     let name = script.display();
-    let output = tokio::time::timeout(within, child.wait_with_output())
-        .await
-        .map_err(|_| Failure::slow(format!("{name} has not ended in {within:?}")))??;
+    let output = Patience::of(format!("{name} ends"), within).wait(child.wait_with_output()).await??;
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {
         Ok(out.into_owned())

@@ -1,11 +1,11 @@
 //! The list-watch door as a program of its own, without a store: it can be killed and lose nothing.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::http;
 use crate::driver::process::{Launch, Process};
-use crate::{Failure, binary};
+use crate::{Failure, Patience, binary};
 use meerkat_ports::Port;
 
 const OPEN_WITHIN: Duration = Duration::from_secs(20);
@@ -48,17 +48,14 @@ impl Tier {
         ];
         let launch = Launch { program: &program, args, env: Vec::new(), log: &self.log, bound: false };
         let mut process = Process::spawn(&launch)?;
-        let began = Instant::now();
+        let patience = Patience::of("the tier is ready", OPEN_WITHIN);
         while !http::ask(&self.url(), "GET", "/readyz", None).await.is_ok_and(|ready| ready.status == 200) {
             if let Some(status) = process.exited()? {
                 return Err(Failure::broken(format!("the tier ended: {status}; {}", self.log.display())));
             }
-            if OPEN_WITHIN < began.elapsed() {
-                return Err(Failure::slow(format!("the tier is not ready in {OPEN_WITHIN:?}")));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            patience.pause(Duration::from_millis(50), self.log.display()).await?;
         }
         self.process = Some(process);
-        Ok(())
+        patience.came().map(drop)
     }
 }

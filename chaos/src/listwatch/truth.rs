@@ -1,16 +1,16 @@
 //! What happened to a resource, by the account of the etcd door.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use meerkat_proto::pb::mvcc::Event;
 use meerkat_proto::pb::mvcc::event::EventType;
 use serde_json::Value;
 
-use crate::Failure;
 use crate::checker::list_watch::{Change, Object, Truth};
 use crate::endpoint::{Endpoint, watch::Next};
 use crate::record::watch::progress_request;
 use crate::watch::WatchSpec;
+use crate::{Failure, Patience};
 
 /// Where config maps are stored.
 pub const CONFIG_MAPS: &str = "/registry/configmaps/";
@@ -19,11 +19,10 @@ const READ_WITHIN: Duration = Duration::from_secs(20);
 
 /// All changes of config maps since the store was empty. Nobody may be writing.
 pub async fn read(endpoint: &Endpoint) -> Result<Truth, Failure> {
-    let broken = Failure::from;
-    let upto = endpoint.linearizable_probe(READ_WITHIN).await.map_err(broken)?;
+    let upto = endpoint.linearizable_probe(READ_WITHIN).await?;
     let mut stream = endpoint.watch(&[])?;
     stream.send(WatchSpec::of_prefix(CONFIG_MAPS.as_bytes()).request(1)).await;
-    let deadline = Instant::now() + READ_WITHIN;
+    let patience = Patience::of(format!("all up to {upto} is told"), READ_WITHIN);
     let (mut changes, mut reached) = (Vec::new(), 0);
     while reached < upto {
         match stream.next(Duration::from_millis(100)).await {
@@ -45,11 +44,9 @@ pub async fn read(endpoint: &Endpoint) -> Result<Truth, Failure> {
                 }
             }
         }
-        if deadline < Instant::now() {
-            return Err(Failure::slow(format!("told up to {reached}, not {upto}, in {READ_WITHIN:?}")));
-        }
+        patience.lasts(format_args!("told up to {reached}"))?;
     }
-    Ok(Truth::new(changes))
+    patience.came().map(|_| Truth::new(changes))
 }
 
 fn change(event: &Event) -> Result<Change, Failure> {

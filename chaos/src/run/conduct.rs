@@ -24,7 +24,7 @@ use crate::workload;
 use crate::workload::{Setting, Workload};
 
 /// A fault that takes longer to make or to undo is given up.
-const STEP_WITHIN: Duration = Duration::from_secs(180);
+const STEP_WITHIN: Duration = Duration::from_secs(240);
 /// A workload that takes longer to end and judge is given up.
 const JUDGE_WITHIN: Duration = Duration::from_secs(900);
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);

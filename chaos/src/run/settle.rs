@@ -6,12 +6,12 @@ use bytes::Bytes;
 use futures::future::join_all;
 use meerkat_proto::pb::etcdserver::PutRequest;
 
-use crate::Failure;
 use crate::checker::agreement::{self, View};
 use crate::endpoint::Endpoint;
 use crate::ground::{self, Change, Ground, Product};
 use crate::outcome::describe;
 use crate::record::Verdict;
+use crate::{Failure, Patience};
 
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 const ASK_WITHIN: Duration = Duration::from_secs(10);
@@ -84,23 +84,24 @@ pub async fn agreement(members: &[(String, Endpoint)], product: Product) -> Resu
     Ok(Verdict::new("cluster", promise, members.len(), findings))
 }
 
-/// In what these members differ once they are at one log index, or time is up.
+/// In what these members differ once they are at one log index, or are given up.
 async fn differences(members: &[(String, Endpoint)], product: Product) -> Result<Vec<String>, Failure> {
-    let deadline = Instant::now() + SETTLE_WITHIN;
+    let patience = Patience::of("all members come to one place", SETTLE_WITHIN);
     loop {
         let views = match views(members, product).await {
             // One that does not answer now may in a while.
-            Err(Failure::Broken(_) | Failure::Slow(_)) if Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+            Err(Failure::Broken(why) | Failure::Slow(why)) => {
+                patience.pause(PAUSE, why).await?;
                 continue;
             }
             views => views?,
         };
         let level = views.windows(2).all(|pair| index_of(&pair[0]) == index_of(&pair[1]));
-        if level || deadline < Instant::now() {
-            return Ok(agreement::check(&views));
+        if level || patience.left().is_zero() {
+            let findings = agreement::check(&views);
+            return if findings.is_empty() { patience.came().map(|_| findings) } else { Ok(findings) };
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

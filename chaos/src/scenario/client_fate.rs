@@ -12,7 +12,6 @@ use bytes::Bytes;
 use clap::Args;
 use meerkat_client::Client;
 
-use crate::Failure;
 use crate::checker::watch_history::WatchHistory;
 use crate::driver::Product;
 use crate::failover::fate::{CREATED, Call, Shape, Told, Writing};
@@ -20,6 +19,7 @@ use crate::failover::schedule::{self, Aim, Kind};
 use crate::failover::stage::{READY_WITHIN, Stage};
 use crate::run::arguments::some_seed;
 use crate::watch::{Archive, ValuePrint};
+use crate::{Failure, Patience};
 
 use super::settle;
 
@@ -130,10 +130,11 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     let calls = writing.finish().await?;
     let writes: Vec<_> = calls.iter().map(|call| call.wrote.clone()).collect();
     let history = Archive::new(began).close(&stage.endpoints(), &writes).await?;
-    settle::agree(stage.cluster(), plan.product).await?;
+    let agreed = settle::agree(stage.cluster(), plan.product).await;
     let report = Report { faults: plan.faults, counts: counts(&calls, &history) };
     println!("client-fate: {report}");
     Failure::from_findings("what must happen once at most does", twice(&calls, &history))?;
+    agreed?;
     stage.finish()?;
     Ok(report)
 }
@@ -141,16 +142,12 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
 /// Progress between blows, or the run would test a cluster that never serves.
 async fn more(writing: &Writing, more: u64) -> Result<(), Failure> {
     let wanted = writing.done() + more;
-    let deadline = Instant::now() + READY_WITHIN;
-    while writing.done() < wanted {
-        if deadline < Instant::now() {
-            return Err(Failure::slow(format!(
-                "the library gets no {more} writes through in {READY_WITHIN:?}"
-            )));
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    Ok(())
+    let are_done = || match writing.done() {
+        all if wanted <= all => Ok(()),
+        some => Err(format!("{some} of {wanted}")),
+    };
+    let patience = Patience::of(format!("the library gets {more} more writes through"), READY_WITHIN);
+    patience.until(Duration::from_millis(10), are_done).await.map(drop)
 }
 
 /// How often each value was put.

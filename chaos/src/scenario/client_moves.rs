@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use meerkat_client::Client;
 use meerkat_client::watch::{Watch, WatchStatus};
 
-use crate::Failure;
 use crate::checker::watch_properties::{self, Demand};
 use crate::driver::{Flow, Product};
 use crate::failover::pace::Pace;
@@ -14,6 +13,7 @@ use crate::failover::schedule::{Aim, Fault, Kind};
 use crate::failover::stage::{MEMBERS, Stage};
 use crate::failover::watcher::{Spec, Watcher};
 use crate::watch::{Archive, WatchSpec};
+use crate::{Failure, Patience};
 
 const MOVES_WITHIN: Duration = Duration::from_secs(5);
 const HEARD_WITHIN: Duration = Duration::from_secs(20);
@@ -78,15 +78,12 @@ async fn connect(urls: Vec<String>) -> Result<Client, Failure> {
 }
 
 async fn hear(watcher: &Watcher, revision: i64, within: Duration) -> Result<(), Failure> {
-    let deadline = Instant::now() + within;
-    while watcher.last() < revision {
-        if deadline < Instant::now() {
-            let last = watcher.last();
-            return Err(Failure::slow(format!("heard up to {last} within {within:?}, not {revision}")));
-        }
-        tokio::time::sleep(POLL).await;
-    }
-    Ok(())
+    let is_heard = || match watcher.last() {
+        last if revision <= last => Ok(()),
+        last => Err(format!("heard up to {last}")),
+    };
+    let patience = Patience::of(format!("the watch hears up to {revision}"), within);
+    patience.until(POLL, is_heard).await.map(drop)
 }
 
 /// Where the clients of a killed member went.
@@ -124,8 +121,7 @@ pub async fn spread(product: Product, clients: usize) -> Result<Spread, Failure>
         crowd.push((client, watch));
     }
     for (_, watch) in &crowd {
-        let live = tokio::time::timeout(HEARD_WITHIN, watch.live()).await;
-        live.map_err(|_| Failure::slow("a watch is not served by the only member there is"))?;
+        Patience::of("the only member there is serves a watch", HEARD_WITHIN).wait(watch.live()).await?;
     }
     (1..MEMBERS).for_each(|member| stage.set_clients(member, Flow::Open));
     // Every client looks again at a member it gave up within five seconds.
@@ -135,8 +131,8 @@ pub async fn spread(product: Product, clients: usize) -> Result<Spread, Failure>
     let killed = Instant::now();
     let strike = stage.strike(&fault, crowded).await?;
     let landings = crowd.iter().map(|(_, watch)| landing(watch, &stage, crowded, killed));
-    let landings = tokio::time::timeout(HEARD_WITHIN, futures::future::join_all(landings)).await;
-    let landings = landings.map_err(|_| Failure::slow("not every watch went on after the kill"))?;
+    let patience = Patience::of("every watch goes on after the kill", HEARD_WITHIN);
+    let landings = patience.wait(futures::future::join_all(landings)).await?;
     let mut spread = Spread::default();
     for (member, took) in landings.into_iter().flatten() {
         spread.landed[member] += 1;

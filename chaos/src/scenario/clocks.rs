@@ -10,12 +10,12 @@ use meerkat_proto::pb::etcdserver::{LeaseGrantRequest, PutRequest, RangeRequest}
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::Failure;
 use crate::driver::interpose::{Control, Knob};
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::{Endpoint, keep_alive::Next};
 use crate::nemesis::clock_jump;
 use crate::outcome::describe;
+use crate::{Failure, Patience};
 
 const MEMBERS: usize = 3;
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ async fn outlive(
 ) -> Result<(), Failure> {
     let asked = Instant::now();
     let lease = grant(endpoint).await?;
-    let granted = Instant::now();
+    let patience = Patience::of("a lease ends", TTL + LATE_MAX);
     put(endpoint, "clocks/left", lease).await?;
     let mut renewals = endpoint.keep_alive();
     let mut jump_at = Instant::now();
@@ -93,9 +93,10 @@ async fn outlive(
             }
             jump_at += JUMPS_EVERY;
             renewals.send(kept).await;
-            match renewals.next(ANSWER_WITHIN).await {
-                Next::Answer(answer) if answer.ttl == TTL_SECONDS => {}
-                Next::Nothing => return Err(Failure::slow(format!("no renewal within {ANSWER_WITHIN:?}"))),
+            let answer = Patience::of("a lease is renewed", ANSWER_WITHIN);
+            match renewals.next(answer.left()).await {
+                Next::Answer(renewed) if renewed.ttl == TTL_SECONDS => drop(answer.came()?),
+                Next::Nothing => return Err(answer.never("nothing")),
                 other => return Err(Failure::broken(format!("a lease in time is not renewed: {other:?}"))),
             }
         }
@@ -107,13 +108,12 @@ async fn outlive(
                 return Err(Failure::broken(format!("a lease of {TTL:?} ended after {:?}", asked.elapsed())));
             }
             gone_since = Some(asking);
-        } else if granted + TTL + LATE_MAX < asking {
-            return Err(Failure::slow(format!("a lease of {TTL:?} lives after {:?}", granted.elapsed())));
         }
+        patience.lasts("its key is there")?;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     report.ended += 1;
-    Ok(())
+    patience.came().map(drop)
 }
 
 async fn grant(endpoint: &Endpoint) -> Result<i64, Failure> {

@@ -14,10 +14,10 @@ use meerkat_proto::pb::etcdserver::CompactionRequest;
 use super::account::Account;
 use super::snapshot::short_log_flags;
 use super::stage::{READY_WITHIN, Stage};
-use crate::Failure;
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::report::Story;
 use crate::workload::unique::{Running, Shape};
+use crate::{Failure, Patience};
 
 const STRUCK_WITHIN: Duration = Duration::from_secs(30);
 const VICTIM: usize = 1;
@@ -157,17 +157,13 @@ async fn walk(cluster: &mut Cluster, load: &Running, point: &Point, strike: Stri
 async fn fall_behind(cluster: &Cluster, load: &Running) -> Result<(), Failure> {
     load.wait_for_more(100, READY_WITHIN).await?;
     let (segments, enough) = (newest_segments(cluster, VICTIM)?, load.acknowledged() + PURGED_AFTER);
-    let began = Instant::now();
-    while load.acknowledged() < enough && segments.iter().any(|segment| segment.exists()) {
-        if PURGED_WITHIN < began.elapsed() {
-            let missing = enough - load.acknowledged();
-            return Err(Failure::slow(format!(
-                "after {PURGED_WITHIN:?} nothing is purged and {missing} of {PURGED_AFTER} writes are missing"
-            )));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Ok(())
+    let is_purged = || {
+        let missing = enough.saturating_sub(load.acknowledged());
+        let is_kept = 0 < missing && segments.iter().any(|segment| segment.exists());
+        if is_kept { Err(format!("{missing} of {PURGED_AFTER} writes are missing")) } else { Ok(()) }
+    };
+    let patience = Patience::of("the log is purged", PURGED_WITHIN);
+    patience.until(Duration::from_millis(20), is_purged).await.map(drop)
 }
 
 /// The segments that the members' logs are being written to, but for one member's. When they are gone, that

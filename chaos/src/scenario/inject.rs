@@ -14,10 +14,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::Failure;
 use crate::driver::compose::ComposeGround;
 use crate::ground::Ground;
 use crate::run::arguments::{seconds, some_seed};
+use crate::{Failure, Patience};
 
 /// At first, members may have been asleep for hours, or be starting.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -62,11 +62,16 @@ pub struct Plan {
     #[arg(long = "rest-seconds", value_parser = seconds, default_value = "20")]
     pub rest: Duration,
     /// Kinds of faults
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "kill,stop,pause,partition")]
+    #[arg(long, value_parser = kind, value_delimiter = ',', default_value = "kill,stop,pause,partition")]
     pub kinds: Vec<Kind>,
     /// Seed of everything random
     #[arg(long, default_value_t = some_seed(), hide_default_value = true)]
     pub seed: u64,
+}
+
+/// By its name, with blanks around it.
+fn kind(text: &str) -> Result<Kind, String> {
+    Kind::from_str(text.trim(), false)
 }
 
 /// One fault to come.
@@ -145,7 +150,7 @@ async fn strike(ground: &mut ComposeGround, fault: Fault) -> Result<(), Failure>
 
 /// How long until one of the others answers a linearizable read.
 async fn others_serve(ground: &ComposeGround, victim: usize) -> Result<Duration, Failure> {
-    let began = Instant::now();
+    let patience = Patience::of(format!("with {} gone, another serves", ground.name(victim)), OTHERS_WITHIN);
     let others: Vec<_> = (0..ground.members())
         .filter(|member| *member != victim)
         .map(|member| ground.endpoint(member))
@@ -153,16 +158,10 @@ async fn others_serve(ground: &ComposeGround, victim: usize) -> Result<Duration,
     loop {
         for other in &others {
             if other.linearizable_probe(ASK_WITHIN).await.is_ok() {
-                return Ok(began.elapsed());
+                return patience.came();
             }
         }
-        if OTHERS_WITHIN < began.elapsed() {
-            return Err(Failure::slow(format!(
-                "with {} gone, nobody serves after {OTHERS_WITHIN:?}",
-                ground.name(victim)
-            )));
-        }
-        tokio::time::sleep(ASK_PAUSE).await;
+        patience.pause(ASK_PAUSE, "nobody answers").await?;
     }
 }
 

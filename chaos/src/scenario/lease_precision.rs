@@ -15,7 +15,6 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::settle;
-use crate::Failure;
 use crate::checker::lease_bounds::{self, Bounds, Margins};
 use crate::driver::{Cluster, ClusterSpec, Product};
 use crate::endpoint::Endpoint;
@@ -23,6 +22,7 @@ use crate::lease::keeper::PREFIX;
 use crate::lease::{self, Keepers, LeaderWatch, Witnesses};
 use crate::record::lease::{LeaseHistory, RenewalEnd, Span};
 use crate::run::arguments::{millis, some_seed};
+use crate::{Failure, Patience};
 
 const MEMBERS: usize = 3;
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -108,13 +108,14 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     history.leases = keepers.finish().await?;
     tokio::time::sleep(RUN_OUT).await;
     let last = last_deletion(&endpoints[0]).await?;
-    await_told(&witnesses, last).await?;
+    let told = await_told(&witnesses, last).await;
     history.ended = began.elapsed();
     history.stalls = witnesses.finish(&mut history.leases).await?;
     let reign = leaders.finish().await?;
     (history.leader_changes, history.outages) = (reign.changes, reign.outages);
-    settle::agree(&cluster, plan.product).await?;
+    let agreed = settle::agree(&cluster, plan.product).await;
     judge(plan, &history, &mut report)?;
+    told.and(agreed)?;
     cluster.finish()?;
     Ok(report)
 }
@@ -204,14 +205,9 @@ async fn last_deletion(endpoint: &Endpoint) -> Result<i64, Failure> {
 }
 
 async fn await_told(witnesses: &Witnesses, revision: i64) -> Result<(), Failure> {
-    let deadline = Instant::now() + TOLD_WITHIN;
-    while !witnesses.have_seen(revision) {
-        if deadline < Instant::now() {
-            return Err(Failure::slow(format!("revision {revision} was not told within {TOLD_WITHIN:?}")));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Ok(())
+    let patience = Patience::of(format!("all witnesses are told revision {revision}"), TOLD_WITHIN);
+    let are_told = || if witnesses.have_seen(revision) { Ok(()) } else { Err("one was not told".to_owned()) };
+    patience.until(Duration::from_millis(20), are_told).await.map(drop)
 }
 
 fn judge(plan: &Plan, history: &LeaseHistory, report: &mut Report) -> Result<(), Failure> {

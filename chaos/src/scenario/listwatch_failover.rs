@@ -18,7 +18,7 @@ use crate::listwatch::tier::Tier;
 use crate::listwatch::writers::{self, Writers};
 use crate::listwatch::{self, truth};
 use crate::run::arguments::some_seed;
-use crate::{Failure, binary};
+use crate::{Failure, Patience, binary};
 
 const INFORMERS: usize = 12;
 const WRITERS: usize = 4;
@@ -208,22 +208,14 @@ async fn wait_until(
     what: &str,
     is_there: impl Fn(&Informer) -> bool,
 ) -> Result<(), Failure> {
-    let deadline = Instant::now() + LEVEL_WITHIN;
-    loop {
-        let behind: Vec<&Informer> = informers.iter().filter(|one| !is_there(one)).collect();
-        if behind.is_empty() {
-            return Ok(());
-        }
-        if deadline < Instant::now() {
-            let names: Vec<String> =
-                behind.iter().map(|one| format!("{} at {}", one.spec().name, one.position())).collect();
-            return Err(Failure::slow(format!(
-                "{what}: behind after {LEVEL_WITHIN:?}: {}",
-                names.join(", ")
-            )));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let are_level = || {
+        let behind = informers.iter().filter(|one| !is_there(one));
+        let behind: Vec<String> =
+            behind.map(|one| format!("{} at {}", one.spec().name, one.position())).collect();
+        if behind.is_empty() { Ok(()) } else { Err(format!("behind are {}", behind.join(", "))) }
+    };
+    let patience = Patience::of(format!("{what} is told to every informer"), LEVEL_WITHIN);
+    patience.until(Duration::from_millis(20), are_level).await.map(drop)
 }
 
 async fn judge(

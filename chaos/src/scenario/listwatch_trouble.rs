@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::Failure;
 use crate::driver::{Cluster, ClusterSpec, Door, Flow, Product};
 use crate::listwatch::http::{self, Lines, Next};
 use crate::listwatch::tier::Tier;
 use crate::listwatch::wait_until_open;
+use crate::{Failure, Patience};
 
 /// What the suite gives each of the two.
 pub const BUDGET: Duration = Duration::from_secs(90);
@@ -52,8 +52,7 @@ pub async fn cut_off() -> Result<(), Failure> {
 
     isolate(&cluster, &doors, victim)?;
     let cut = Instant::now();
-    let ended = tokio::time::timeout(ENDED_WITHIN, until_end(&mut watch)).await;
-    ended.map_err(|_| Failure::slow(format!("a watch is open {ENDED_WITHIN:?} after the cut")))??;
+    Patience::of("the watch ends after the cut", ENDED_WITHIN).wait(until_end(&mut watch)).await??;
     let ended_after = cut.elapsed();
     create(&elsewhere, "during", &[201]).await?;
     is_sent_away(&here, before).await?;
@@ -193,10 +192,9 @@ async fn told(watch: &mut Lines, name: &str) -> Result<(), Failure> {
             }
         }
     };
-    match tokio::time::timeout(TOLD_WITHIN, next).await {
-        Ok(Ok(Next::Event(event))) if event["object"]["metadata"]["name"] == name => Ok(()),
-        Ok(next) => Err(Failure::broken(format!("{:?} instead of {name}", next?))),
-        Err(_) => Err(Failure::slow(format!("{name} is not told in {TOLD_WITHIN:?}"))),
+    match Patience::of(format!("{name} is told"), TOLD_WITHIN).wait(next).await?? {
+        Next::Event(event) if event["object"]["metadata"]["name"] == name => Ok(()),
+        next => Err(Failure::broken(format!("{next:?} instead of {name}"))),
     }
 }
 
@@ -215,15 +213,16 @@ async fn until_end(watch: &mut Lines) -> Result<(), Failure> {
 
 /// The code of the error that a watch ends with; none if it ends without one.
 async fn until_error(watch: &mut Lines) -> Result<Option<u64>, Failure> {
-    let deadline = tokio::time::Instant::now() + TOLD_WITHIN;
-    loop {
-        let next = tokio::time::timeout_at(deadline, watch.next()).await;
-        match next.map_err(|_| Failure::slow(format!("a watch is open after {TOLD_WITHIN:?}")))?? {
-            Next::End => return Ok(None),
-            Next::Event(event) if event["type"] == "ERROR" => return Ok(event["object"]["code"].as_u64()),
-            Next::Event(_) => {}
+    let end = async {
+        loop {
+            match watch.next().await? {
+                Next::End => return Ok(None),
+                Next::Event(event) if event["type"] == "ERROR" => return Ok(event["object"]["code"].as_u64()),
+                Next::Event(_) => {}
+            }
         }
-    }
+    };
+    Patience::of("the watch ends", TOLD_WITHIN).wait(end).await?
 }
 
 /// The door of a member that is cut off: alive, not ready, and good for nothing that is of now.
@@ -251,7 +250,7 @@ async fn is_sent_away(server: &str, known: u64) -> Result<(), Failure> {
 
 /// Lists until the new store is listed; nothing that was before it may be listed as of now.
 async fn is_never_old(server: &str, known: u64) -> Result<(), Failure> {
-    let deadline = Instant::now() + TOLD_WITHIN;
+    let patience = Patience::of("the new store is listed", TOLD_WITHIN);
     loop {
         let answered = http::ask(server, "GET", COLLECTION, None).await?;
         if answered.status == 200 {
@@ -260,13 +259,10 @@ async fn is_never_old(server: &str, known: u64) -> Result<(), Failure> {
                 return Err(Failure::broken(format!("a store that is empty lists {:?}", names(&list))));
             }
             if version(&list)? < known {
-                return Ok(());
+                return patience.came().map(drop);
             }
         }
-        if deadline < Instant::now() {
-            return Err(Failure::slow(format!("the new store is not listed in {TOLD_WITHIN:?}")));
-        }
-        tokio::time::sleep(PAUSE).await;
+        patience.pause(PAUSE, format_args!("answered with {}", answered.status)).await?;
     }
 }
 

@@ -34,6 +34,7 @@ pub mod watch_stalled;
 
 use std::time::{Duration, Instant};
 
+use crate::patience::LONGER;
 use crate::{Failure, binary};
 
 /// Runs a scenario under a hard deadline and prints how long it took.
@@ -43,9 +44,13 @@ pub async fn timed<T>(
     scenario: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let began = Instant::now();
-    let result = match tokio::time::timeout(budget, scenario).await {
+    // What waits beyond the budget still says itself what never came, and what else was found.
+    let result = match tokio::time::timeout(budget + 2 * LONGER, scenario).await {
+        Ok(Ok(_)) if budget < began.elapsed() => {
+            Err(Failure::slow(format!("{name} took longer than its budget of {budget:?}")))
+        }
         Ok(result) => result,
-        Err(_) => Err(Failure::harness(format!("{name} has not ended within its budget of {budget:?}"))),
+        Err(_) => Err(Failure::harness(format!("{name} has not ended long after its budget of {budget:?}"))),
     };
     println!("{name}: {:.1} s of {} s", began.elapsed().as_secs_f64(), budget.as_secs());
     result

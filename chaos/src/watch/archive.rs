@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::{CompactionRequest, RangeRequest};
 
-use crate::Failure;
 use crate::checker::watch_history::{Compaction, EMPTY_AT, WatchHistory, Wrote};
 use crate::endpoint::{Endpoint, watch::Next};
 use crate::outcome::{self, Outcome, describe};
 use crate::record::watch::{Reply, Seen, Stored, WatchSpec};
+use crate::{Failure, Patience};
 
 /// What one member may take to send what is missing.
 const READ_WITHIN: Duration = Duration::from_secs(5);
@@ -45,15 +45,11 @@ impl Archive {
         upto: i64,
         within: Duration,
     ) -> Result<(), Failure> {
-        let deadline = Instant::now() + within;
+        let patience = Patience::of(format!("a member tells what happened up to {upto}"), within);
         let mut last = "no member was asked".to_owned();
         let mut turn = 0;
         while self.history.last_revision() < upto {
-            if deadline < Instant::now() {
-                return Err(Failure::slow(format!(
-                    "no member tells what happened up to revision {upto} within {within:?}: {last}"
-                )));
-            }
+            patience.lasts(&last)?;
             let endpoint = &endpoints[turn % endpoints.len()];
             turn += 1;
             match read(endpoint, self.history.last_revision() + 1, upto).await {
@@ -64,7 +60,7 @@ impl Archive {
                 }
             }
         }
-        Ok(())
+        patience.came().map(drop)
     }
 
     fn append(&mut self, endpoint: &Endpoint, events: Vec<Seen>) -> Result<(), Failure> {

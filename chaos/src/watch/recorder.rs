@@ -7,11 +7,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::Failure;
 use crate::endpoint::Endpoint;
 use crate::endpoint::watch::{Next, WatchStream};
 use crate::outcome::describe;
 use crate::record::watch::{Reply, SLOW, Session, WatchLog, WatchSpec, cancel_request, progress_request};
+use crate::{Failure, Patience};
 
 /// One stream and the records of its watchers.
 #[derive(Debug)]
@@ -111,18 +111,15 @@ impl Recorder {
         within: Duration,
         mut satisfied: impl FnMut(&[WatchLog]) -> bool,
     ) -> Result<(), Failure> {
-        let deadline = Instant::now() + within;
+        let patience = Patience::of(what, within);
         while !satisfied(&self.logs) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(Failure::slow(format!("{what} has not come about within {within:?}")));
-            }
-            if !self.take(left).await {
+            patience.lasts("the records do not show it")?;
+            if !self.take(patience.left()).await {
                 let why = self.ended.as_deref().unwrap_or("no reason");
                 return Err(Failure::broken(format!("the stream ended before {what}: {why}")));
             }
         }
-        Ok(())
+        patience.came().map(drop)
     }
 
     /// Takes responses until none has come for so long, and no longer than `within`.

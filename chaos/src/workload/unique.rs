@@ -13,12 +13,12 @@ use bytes::Bytes;
 use meerkat_proto::pb::etcdserver::{PutRequest, RangeRequest, RequestOp, TxnRequest, request_op};
 use tokio::task::JoinHandle;
 
-use crate::Failure;
 use crate::endpoint::{Contact, Endpoint, Roster};
 use crate::outcome::{self, Outcome};
 use crate::record::Trace;
 use crate::record::history::{FinalState, History, Read, Stored, Write, WriteId};
 use crate::record::trace::{self, Ended};
+use crate::{Failure, Patience};
 
 const PREFIX: &[u8] = b"u/";
 const PREFIX_END: &[u8] = b"u0";
@@ -103,17 +103,12 @@ impl Running {
     /// Waits until so many more writes are acknowledged.
     pub async fn wait_for_more(&self, more: u64, within: Duration) -> Result<(), Failure> {
         let wanted = self.acknowledged() + more;
-        let deadline = Instant::now() + within;
-        while self.acknowledged() < wanted {
-            if deadline < Instant::now() {
-                return Err(Failure::slow(format!(
-                    "only {} of {wanted} writes were acknowledged within {within:?}",
-                    self.acknowledged()
-                )));
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+        let are_there = || match self.acknowledged() {
+            all if wanted <= all => Ok(()),
+            some => Err(format!("{some} of {wanted}")),
+        };
+        let patience = Patience::of(format!("{more} more writes are acknowledged"), within);
+        patience.until(Duration::from_millis(10), are_there).await.map(drop)
     }
 
     /// Stops the clients and returns what they recorded.

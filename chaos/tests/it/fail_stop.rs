@@ -22,6 +22,8 @@ const WITHIN: Duration = Duration::from_secs(20);
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// From the panic to the end of the process.
 const END_WITHIN: Duration = Duration::from_secs(1);
+/// One that has not ended by then goes on in spite of its mistake.
+const GOES_ON_AFTER: Duration = Duration::from_secs(10);
 const VICTIM: usize = 1;
 /// What a member ends with at its own mistake: docs/operations.md.
 const STATUS: i32 = 70;
@@ -120,10 +122,18 @@ async fn break_task(cluster: &mut Cluster, load: &Running, task: &str) -> Result
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let member = cluster.member(VICTIM);
-    let status = member.wait_for_exit(END_WITHIN)?;
+    let panicked = Instant::now();
+    let Ok(status) = member.wait_for_exit(GOES_ON_AFTER) else {
+        let tail = member.tail();
+        return Err(Failure::broken(format!("it runs {GOES_ON_AFTER:?} after the panic: {tail}")));
+    };
+    let took = panicked.elapsed();
     let printed = member.printed()?[before..].to_owned();
     if status.code() != Some(STATUS) || !printed.contains(&format!("Error: {task} failed at ")) {
         return Err(Failure::broken(format!("ended with {status}: {}", member.tail())));
+    }
+    if END_WITHIN < took {
+        return Err(Failure::slow(format!("ended {took:?} after the panic, allowed are {END_WITHIN:?}")));
     }
     load.wait_for_more(20, WITHIN).await
 }

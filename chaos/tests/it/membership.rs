@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use meerkat_chaos::Failure;
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Member, Product, Role};
 use meerkat_chaos::endpoint::Endpoint;
 use meerkat_chaos::outcome::describe;
 use meerkat_chaos::scenario::growth::{Plan, run};
 use meerkat_chaos::scenario::{run_test, settle};
+use meerkat_chaos::{Failure, Patience};
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver::{MemberUpdateRequest, PutRequest, RangeRequest};
 use tonic::Status;
@@ -129,13 +129,11 @@ fn a_learner_reads_what_needs_no_majority_until_it_is_promoted() {
         let learner = cluster.members()[joined.index].endpoint().clone();
         let status = learner.status(ANSWER_WITHIN).await.map_err(refused)?;
         ensure(status.is_learner, "it does not say that it is a learner")?;
-        let deadline = Instant::now() + READY_WITHIN;
+        let patience = Patience::of("the learner follows", READY_WITHIN);
         while get(&learner, "k", true).await.map_err(refused)? == 0 {
-            if deadline < Instant::now() {
-                return Err(Failure::slow("it does not follow"));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            patience.pause(Duration::from_millis(50), "it lacks a key").await?;
         }
+        patience.came()?;
         let refusals = [
             get(&learner, "k", false).await.map(drop),
             put(&learner, "k").await,

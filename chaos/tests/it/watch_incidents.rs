@@ -19,6 +19,8 @@ use meerkat_proto::pb::etcdserver::RangeRequest;
 const BUDGET: Duration = Duration::from_secs(240);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Of writes, until the members let go of their log.
+const ROUNDS_MAX: usize = 60;
 
 fn product() -> Product {
     match std::env::var("MEERKAT_PRODUCT").as_deref() {
@@ -335,14 +337,14 @@ async fn outlast_the_log(stage: &mut Stage) -> Result<(), Failure> {
         Product::Meerkat => fault_points::newest_segments(&stage.cluster, SLEEPER)?,
         Product::Etcd => Vec::new(),
     };
-    for round in 0..60 {
+    for round in 0..ROUNDS_MAX {
         if 12 <= round && !segments.iter().any(|segment| segment.exists()) {
-            break;
+            return Ok(());
         }
         stage.write(Shape { small: 8_000, writers: 32, ..QUICK }, 400).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    Ok(())
+    Err(Failure::harness(format!("after {ROUNDS_MAX} rounds of writes the members keep {segments:?}")))
 }
 
 async fn judge_sleep(stage: Stage, pumps: Pumps, how: Asleep) -> Result<(), Failure> {

@@ -11,8 +11,9 @@ const ROOT: &str = "chaos/src";
 /// From the lowest to the highest. Modules of one layer do not use each other.
 const LAYERS: &[&[&str]] = &[
     &["failure"],
-    // What a client may conclude from an answer, what a member tells of itself, where programs are.
-    &["outcome", "metrics", "binary"],
+    // What a client may conclude from an answer, what a member tells of itself, where programs are, and how
+    // long to wait.
+    &["outcome", "metrics", "binary", "patience"],
     // What happened, as plain data.
     &["record"],
     // A record in, findings out, without I/O.

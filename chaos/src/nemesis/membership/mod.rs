@@ -20,10 +20,10 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 
 use super::{Blow, Nemesis, sight};
-use crate::Failure;
 use crate::endpoint::{Contact, Endpoint, Roster};
 use crate::ground::{self, Change, Done, Ground};
 use crate::outcome::describe;
+use crate::{Failure, Patience};
 use next::{Action, Goal, Seat, next};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -323,19 +323,18 @@ impl Nemesis for Membership {
     fn heal<'a>(&'a mut self, ground: &'a mut dyn Ground) -> Done<'a> {
         async move {
             let Some(size) = self.size else { return Ok(()) };
-            let deadline = Instant::now() + HEAL_WITHIN;
+            let patience = Patience::of(format!("the cluster is back at {size} voters"), HEAL_WITHIN);
             let deaths = self.deaths.take();
             let mut dice = rand::SeedableRng::seed_from_u64(size as u64);
-            let end = self.pursue(ground, &mut dice, Goal::voters(size), deadline).await;
+            let end =
+                self.pursue(ground, &mut dice, Goal::voters(size), Instant::now() + patience.left()).await;
             self.deaths = deaths;
             match end? {
                 None => {
                     self.tell(ground);
-                    Ok(())
+                    patience.came().map(drop)
                 }
-                Some(last) => Err(Failure::slow(format!(
-                    "the cluster is not back at {size} voters within {HEAL_WITHIN:?} (last answer: {last})"
-                ))),
+                Some(last) => Err(patience.never(format_args!("last answer: {last}"))),
             }
         }
         .boxed()

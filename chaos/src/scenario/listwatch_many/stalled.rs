@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{DELIVER_WITHIN, Plan};
-use crate::Failure;
 use crate::driver::Cluster;
 use crate::listwatch::crowd::{Crowd, Scribe, percentile};
 use crate::listwatch::http::{self, Lines, Next};
 use crate::listwatch::raw::{Arrival, RawWatch};
 use crate::metrics::Metrics;
+use crate::{Failure, Patience};
 
 const SMALL_EVERY: Duration = Duration::from_millis(50);
 const LARGE_EVERY: Duration = Duration::from_millis(40);
@@ -160,9 +160,8 @@ async fn wake(mut watch: RawWatch, server: &str, first: u64, owed: &[u64]) -> Re
         while told.len() < owed.len() && watch.read(&mut told).await? {}
         Ok::<_, Failure>(())
     };
-    let slow =
-        |_| Failure::slow(format!("a stalled watcher that reads again is not done in {WAKE_WITHIN:?}"));
-    tokio::time::timeout(WAKE_WITHIN, reading).await.map_err(slow)??;
+    let patience = || Patience::of("a stalled watcher that reads again is told", WAKE_WITHIN);
+    patience().wait(reading).await??;
     let mut told: Vec<u64> = told.into_iter().map(|(rv, _)| rv).collect();
     let mut streams = 1;
     while told.len() < owed.len() {
@@ -171,8 +170,7 @@ async fn wake(mut watch: RawWatch, server: &str, first: u64, owed: &[u64]) -> Re
         let mut lines = Lines::begin(server, &path).await?;
         streams += 1;
         while told.len() < owed.len() {
-            let next = tokio::time::timeout(WAKE_WITHIN, lines.next()).await;
-            match next.map_err(slow)?? {
+            match patience().wait(lines.next()).await?? {
                 Next::End => break,
                 Next::Event(event) if event["type"] == "ERROR" && event["object"]["code"] == 410 => {
                     return Ok(Fate::Expired);

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::load::BUSY_PREFIX;
-use crate::Failure;
 use crate::endpoint::Endpoint;
 use crate::watch::{Recorder, Seen, WatchLog, WatchSpec};
+use crate::{Failure, Patience};
 
 /// What a client that reads nothing lets the server send before its connection is full.
 const STALLED_WINDOW: u32 = 32 << 10;
@@ -64,13 +64,13 @@ impl Healthy {
 
     /// Waits until it has been given an event of this revision or a later one.
     pub async fn reach(&mut self, revision: i64, within: Duration) -> Result<(), Failure> {
-        let waited = tokio::time::timeout(within, self.reached.wait_for(|at| revision <= *at));
-        let reached = matches!(waited.await, Ok(Ok(_)));
-        if reached {
+        let patience = Patience::of(format!("a healthy watcher reaches {revision}"), within);
+        let ended = patience.wait(self.reached.wait_for(|at| revision <= *at)).await?.is_err();
+        if !ended {
             return Ok(());
         }
         let at = *self.reached.borrow();
-        Err(Failure::slow(format!("a healthy watcher is at {at}, not at {revision}, after {within:?}")))
+        Err(Failure::broken(format!("a healthy watcher ended at {at}, not at {revision}")))
     }
 
     /// Its record so far is final.

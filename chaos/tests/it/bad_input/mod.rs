@@ -10,11 +10,11 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use meerkat_chaos::Failure;
 use meerkat_chaos::driver::{Cluster, ClusterSpec, Product};
 use meerkat_chaos::endpoint::Endpoint;
 use meerkat_chaos::outcome::describe;
 use meerkat_chaos::scenario::{run_test, settle};
+use meerkat_chaos::{Failure, Patience};
 use meerkat_proto::pb::etcdserver::kv_client::KvClient;
 use meerkat_proto::pb::etcdserver::{
     CompactionRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, request_op,
@@ -282,14 +282,11 @@ fn a_member_whose_log_is_lost_refuses_to_start() {
 
 /// The cluster knows a member's data directory from when the member has made itself known.
 async fn wait_until_published(cluster: &Cluster, index: usize) -> Result<(), Failure> {
-    let deadline = Instant::now() + READY_WITHIN;
+    let patience = Patience::of("the member makes itself known", READY_WITHIN);
     while !cluster.members()[index].printed()?.contains("published local member to cluster") {
-        if deadline < Instant::now() {
-            return Err(Failure::slow(format!("never published: {}", cluster.members()[index].tail())));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        patience.pause(Duration::from_millis(20), cluster.members()[index].tail()).await?;
     }
-    Ok(())
+    patience.came().map(drop)
 }
 
 /// The same member with an empty disk could help to elect a leader that lacks acknowledged writes.

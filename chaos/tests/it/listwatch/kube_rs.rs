@@ -16,10 +16,10 @@ use kube::runtime::finalizer::{Event as Finalize, finalizer};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{Controller, WatchStreamExt, reflector};
 use kube::{Api, Client, Config, Resource, ResourceExt};
-use meerkat_chaos::Failure;
 use meerkat_chaos::driver::Cluster;
 use meerkat_chaos::listwatch::start;
 use meerkat_chaos::scenario::run_test;
+use meerkat_chaos::{Failure, Patience};
 use serde_json::json;
 
 const STEP_WITHIN: Duration = Duration::from_secs(15);
@@ -43,10 +43,7 @@ fn config_map(name: &str, value: &str) -> ConfigMap {
 }
 
 async fn within<T>(what: &str, step: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::time::timeout(STEP_WITHIN, step)
-        .await
-        .map_err(|_| Failure::slow(format!("{what}: nothing in {STEP_WITHIN:?}")))?
-        .map_err(|failure| failure.during(what))
+    Patience::of(what, STEP_WITHIN).wait(step).await?.map_err(|failure| failure.during(what))
 }
 
 #[test]

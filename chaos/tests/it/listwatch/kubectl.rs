@@ -1,14 +1,14 @@
 //! kubectl: what people type, on a cluster of three.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use meerkat_chaos::Failure;
 use meerkat_chaos::binary::long_forms_wanted;
 use meerkat_chaos::listwatch::kubectl::{Kubectl, programs};
 use meerkat_chaos::listwatch::{kubeconfig, start};
 use meerkat_chaos::metrics::Metrics;
 use meerkat_chaos::scenario::run_test;
+use meerkat_chaos::{Failure, Patience};
 
 const WITHIN: Duration = Duration::from_secs(15);
 /// How long a kubectl may take until it watches.
@@ -93,16 +93,14 @@ impl Hand {
 
     /// Waits until there is one more than there were. Of those, some may be about to end.
     fn until_it_watches(&self, before: f64) -> Result<(), Failure> {
-        let (began, mut fewest) = (Instant::now(), before);
+        let (patience, mut fewest) = (Patience::of("a watch is opened", WATCHES_WITHIN), before);
         loop {
             let now = self.watches()?;
             if fewest < now {
-                return Ok(());
+                return patience.came().map(drop);
             }
             fewest = fewest.min(now);
-            if WATCHES_WITHIN < began.elapsed() {
-                return Err(Failure::slow(format!("no watch is opened within {WATCHES_WITHIN:?}")));
-            }
+            patience.lasts(format_args!("{now} are open"))?;
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -14,7 +14,7 @@ use meerkat_chaos::driver::Cluster;
 use meerkat_chaos::listwatch::http::{self, Lines, Next};
 use meerkat_chaos::listwatch::{start, wait_until_open};
 use meerkat_chaos::scenario::run_test;
-use meerkat_chaos::{Failure, binary};
+use meerkat_chaos::{Failure, Patience, binary};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -124,7 +124,7 @@ fn follow(cluster: &Cluster) -> Result<mpsc::UnboundedReceiver<String>, Failure>
 /// What was said before these words.
 async fn until_told(told: &mut mpsc::UnboundedReceiver<String>, words: &str) -> Result<Vec<String>, Failure> {
     let mut before = Vec::new();
-    let found = tokio::time::timeout(WITHIN, async {
+    let found = async {
         while let Some(said) = told.recv().await {
             if said == words {
                 return true;
@@ -132,10 +132,13 @@ async fn until_told(told: &mut mpsc::UnboundedReceiver<String>, words: &str) -> 
             before.push(said);
         }
         false
-    });
-    match found.await {
+    };
+    match Patience::of(format!("kube-rs says {words:?}"), WITHIN).wait(found).await {
         Ok(true) => Ok(before),
-        _ => Err(Failure::slow(format!("kube-rs does not say {words:?} in {WITHIN:?}; it said {before:?}"))),
+        Ok(false) => {
+            Err(Failure::broken(format!("kube-rs ends and never says {words:?}; it said {before:?}")))
+        }
+        Err(failure) => Err(failure.put(|why| format!("{why}; it said {before:?}"))),
     }
 }
 

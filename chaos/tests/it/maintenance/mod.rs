@@ -10,9 +10,9 @@ mod steps;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use meerkat_chaos::Failure;
 use meerkat_chaos::driver::{ClusterSpec, Product};
 use meerkat_chaos::endpoint::Endpoint;
+use meerkat_chaos::{Failure, Patience};
 use meerkat_proto::pb::etcdserver::alarm_request::AlarmAction;
 use meerkat_proto::pb::etcdserver::{AlarmMember, AlarmRequest, AlarmType, PutRequest, PutResponse};
 use tonic::Status;
@@ -64,12 +64,11 @@ async fn until(
     within: Duration,
     mut holds: impl AsyncFnMut() -> Result<bool, Failure>,
 ) -> Result<Duration, Failure> {
-    let began = Instant::now();
+    let patience = Patience::of(what, within);
     while !holds().await? {
-        in_time(began, within, what)?;
-        tokio::time::sleep(POLL).await;
+        patience.pause(POLL, "it does not hold").await?;
     }
-    Ok(began.elapsed())
+    patience.came()
 }
 
 /// The answer to a GET, head and body.

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use meerkat_chaos::Failure;
 use meerkat_chaos::checker::watch_history::{Effect, Wrote};
 use meerkat_chaos::checker::watch_properties::STRICT;
 use meerkat_chaos::outcome::Outcome;
 use meerkat_chaos::scenario::run_test;
 use meerkat_chaos::watch::{Kind, Pumps, Reply, Stage, ValuePrint, WatchLog, WatchSpec, writers};
+use meerkat_chaos::{Failure, Patience};
 use meerkat_proto::pb::etcdserver::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op};
 use tokio::task::JoinHandle;
 
@@ -89,14 +89,11 @@ impl Others {
     /// Waits until so many more are put.
     async fn go_on(&self, more: usize) -> Result<(), Failure> {
         let wanted = self.count.load(Ordering::Relaxed) + more;
-        let deadline = Instant::now() + ANSWER_WITHIN;
-        while self.count.load(Ordering::Relaxed) < wanted {
-            if deadline < Instant::now() {
-                return Err(Failure::slow(format!("not {more} puts within {ANSWER_WITHIN:?}")));
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        Ok(())
+        let are_there = || match self.count.load(Ordering::Relaxed) {
+            all if wanted <= all => Ok(()),
+            some => Err(format!("{some} of {wanted}")),
+        };
+        Patience::of(format!("{more} more puts"), ANSWER_WITHIN).until(POLL, are_there).await.map(drop)
     }
 
     /// Stops, and returns the revision of each put with the time of its acknowledgement.

@@ -8,15 +8,15 @@ mod large;
 mod shown;
 mod slow;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use meerkat_chaos::Failure;
 use meerkat_chaos::driver::Product;
 use meerkat_chaos::endpoint::Endpoint;
 use meerkat_chaos::metrics::Metrics;
 use meerkat_chaos::outcome::describe;
 use meerkat_chaos::watch::{Recorder, Stage, WatchLog};
+use meerkat_chaos::{Failure, Patience};
 use meerkat_proto::pb::admin::{ListWatchersResponse, Watcher};
 
 const BUDGET: Duration = Duration::from_secs(90);
@@ -38,18 +38,13 @@ async fn metrics_until(
     what: &str,
     satisfied: impl Fn(&Metrics) -> Result<bool, Failure>,
 ) -> Result<Metrics, Failure> {
-    let deadline = Instant::now() + ANSWER_WITHIN;
+    let patience = Patience::of(what, ANSWER_WITHIN);
     loop {
         let metrics = metrics(endpoint).await?;
         if satisfied(&metrics)? {
-            return Ok(metrics);
+            return patience.came().map(|_| metrics);
         }
-        if deadline < Instant::now() {
-            return Err(Failure::slow(format!(
-                "{what} has not come about within {ANSWER_WITHIN:?}: {metrics:?}"
-            )));
-        }
-        tokio::time::sleep(POLL).await;
+        patience.pause(POLL, format_args!("{metrics:?}")).await?;
     }
 }
 

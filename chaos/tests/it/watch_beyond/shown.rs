@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use meerkat_chaos::Failure;
 use meerkat_chaos::checker::watch_properties::STRICT;
 use meerkat_chaos::record::watch::SLOW;
 use meerkat_chaos::scenario::run_test;
 use meerkat_chaos::watch::stage::QUICK;
 use meerkat_chaos::watch::writers::Shape;
 use meerkat_chaos::watch::{Pumps, Stage, WatchSpec};
+use meerkat_chaos::{Failure, Patience};
 use meerkat_proto::pb::admin::{SlowPolicy, Watcher, WatcherState};
 
 use super::{ANSWER_WITHIN, BUDGET, POLL, listed, listed_in_pages, one_member, require, take_created};
@@ -26,16 +26,13 @@ async fn listed_until(
     what: &str,
     satisfied: impl Fn(&[Watcher]) -> bool,
 ) -> Result<Vec<Watcher>, Failure> {
-    let deadline = Instant::now() + ANSWER_WITHIN;
+    let patience = Patience::of(format!("{what} is listed"), ANSWER_WITHIN);
     loop {
         let list = listed(stage).await?;
         if satisfied(&list) {
-            return Ok(list);
+            return patience.came().map(|_| list);
         }
-        if deadline < Instant::now() {
-            return Err(Failure::slow(format!("{what} is not listed within {ANSWER_WITHIN:?}: {list:?}")));
-        }
-        tokio::time::sleep(POLL).await;
+        patience.pause(POLL, format_args!("{list:?}")).await?;
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use meerkat_chaos::Failure;
 use meerkat_chaos::checker::watch_history::WatchHistory;
 use meerkat_chaos::checker::watch_properties::{Demand, STRICT, check_all};
 use meerkat_chaos::record::watch::{FELL_BEHIND, SLOW};
@@ -12,6 +11,7 @@ use meerkat_chaos::scenario::run_test;
 use meerkat_chaos::watch::stage::QUICK;
 use meerkat_chaos::watch::writers::Shape;
 use meerkat_chaos::watch::{Pumps, Recorder, Seen, Stage, WatchLog, WatchSpec, writers};
+use meerkat_chaos::{Failure, Patience};
 use meerkat_proto::pb::admin::{Watcher, WatcherState};
 
 use super::{ANSWER_WITHIN, BUDGET, POLL, listed, metrics, one_member, require, take_created, value};
@@ -96,16 +96,20 @@ fn judge_canceled(history: &WatchHistory, logs: &[WatchLog], fell_behind: f64) -
     })
 }
 
+const LEVEL_WITHIN: Duration = Duration::from_secs(30);
+
 /// Reads until the member says that nobody is owed anything.
 async fn read_until_level(stage: &Stage, recorder: &mut Recorder) -> Result<(), Failure> {
-    for _ in 0..100 {
+    let patience = Patience::of("watchers become level", LEVEL_WITHIN);
+    loop {
         recorder.take_until_quiet(Duration::from_millis(100), ANSWER_WITHIN).await;
         let level = |one: &Watcher| one.state() == WatcherState::Synced && one.lag_revisions == 0;
-        if listed(stage).await?.iter().all(level) {
-            return Ok(());
+        let watchers = listed(stage).await?;
+        if watchers.iter().all(level) {
+            return patience.came().map(drop);
         }
+        patience.lasts(format_args!("{watchers:?}"))?;
     }
-    Err(Failure::slow(format!("watchers do not become level: {:?}", listed(stage).await?)))
 }
 
 /// The client reads all the time: nothing here is slow but history, of which there is much.

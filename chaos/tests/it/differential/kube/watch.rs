@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use meerkat_chaos::Failure;
 use meerkat_chaos::differential::request::{Answer, Request};
 use meerkat_chaos::driver::Cluster;
 use meerkat_chaos::endpoint::Endpoint;
 use meerkat_chaos::watch::WatchStream;
 use meerkat_chaos::watch::stream::Next;
+use meerkat_chaos::{Failure, Patience};
 use meerkat_proto::pb::etcdserver::watch_request::RequestUnion;
 use meerkat_proto::pb::etcdserver::{
     CompactionRequest, LeaseGrantRequest, TxnRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest,
@@ -186,12 +186,10 @@ async fn consistent_read(endpoint: &Endpoint, told: &mut Told) -> Result<(), Fai
     write(endpoint, shapes::create(&key, "1", 0)).await?;
     let now = endpoint.range(shapes::page(CONFIGS, None, 1, 0), WITHIN).await.map_err(broken)?;
     let now = now.header.map_or(0, |header| header.revision);
-    let began = Instant::now();
+    let patience = Patience::of(format!("a mark at {now}"), WITHIN);
     let (mut seen, mut mark) = (0, 0);
     while mark < now {
-        if WITHIN < began.elapsed() {
-            return Err(Failure::slow(format!("no mark at {now} within {WITHIN:?}; the last is {mark}")));
-        }
+        patience.lasts(format_args!("the last is {mark}"))?;
         let progress = RequestUnion::ProgressRequest(WatchProgressRequest {});
         heard.stream.send(WatchRequest { request_union: Some(progress) }).await;
         while let Next::Response(response) = heard.stream.next(ASK_AGAIN).await {
@@ -212,7 +210,7 @@ async fn consistent_read(endpoint: &Endpoint, told: &mut Told) -> Result<(), Fai
     }
     told.expect(seen == now, format!("a mark at {mark} before the event at {now}: seen {seen}"));
     told.expect(mark == now, format!("a mark at {mark} though nothing is newer than {now}"));
-    let took = began.elapsed();
+    let took = patience.came()?;
     println!("a cache knew after {took:?} that it had reached revision {now}");
     Ok(())
 }
