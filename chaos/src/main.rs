@@ -277,6 +277,17 @@ mod tests {
     }
 
     #[test]
+    fn no_seconds_of_silence_mean_faults_of_every_kind() {
+        let kinds = |line| match parsed(line).expect("a line").what {
+            What::ClientFailover(plan) => plan.kinds().len(),
+            _ => 0,
+        };
+        let all = kinds("meerkat-chaos client-failover");
+        assert_eq!(kinds("meerkat-chaos client-failover --silent-seconds 0"), all);
+        assert!((1..all).contains(&kinds("meerkat-chaos client-failover --silent-seconds 8")));
+    }
+
+    #[test]
     fn every_fault_of_the_injector_is_made_unless_some_are_chosen() {
         let kinds = |line| match parsed(line).expect("a line").what {
             What::Inject(plan) => plan.kinds,
@@ -284,5 +295,10 @@ mod tests {
         };
         assert_eq!(kinds("meerkat-chaos inject"), inject::Kind::value_variants());
         assert_eq!(kinds("meerkat-chaos inject --kinds pause"), [inject::Kind::Pause]);
+        let spaced = Words::try_parse_from(["meerkat-chaos", "inject", "--kinds", "kill, pause"]);
+        match spaced.expect("blanks are allowed").what {
+            What::Inject(plan) => assert_eq!(plan.kinds, [inject::Kind::Kill, inject::Kind::Pause]),
+            _ => panic!("another command"),
+        }
     }
 }

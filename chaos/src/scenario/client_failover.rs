@@ -63,7 +63,7 @@ pub struct Plan {
     /// Faults
     #[arg(long, default_value_t = 1_000)]
     pub faults: usize,
-    /// Only faults that close nothing, each for so long
+    /// Only faults that close nothing, each for so long; 0: all kinds
     #[arg(long = "silent-seconds", value_parser = seconds, value_name = "SECONDS")]
     pub lasting: Option<Duration>,
     /// Seed of everything random
@@ -72,8 +72,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn kinds(&self) -> &'static [Kind] {
-        if self.lasting.is_some() { &Kind::SILENT } else { &Kind::ALL }
+    fn silence(&self) -> Option<Duration> {
+        self.lasting.filter(|length| !length.is_zero())
+    }
+
+    /// Of these, faults are drawn.
+    pub fn kinds(&self) -> &'static [Kind] {
+        if self.silence().is_some() { &Kind::SILENT } else { &Kind::ALL }
     }
 
     /// Whether what is lost, repeated or late fails the run, or is only counted.
@@ -107,7 +112,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     );
     let mut faults = schedule::schedule(plan.seed, plan.faults, plan.kinds());
     for fault in &mut faults {
-        fault.lasts = plan.lasting.unwrap_or(fault.lasts);
+        fault.lasts = plan.silence().unwrap_or(fault.lasts);
     }
     let mut report = Report::default();
     for (number, round) in faults.chunks(ROUND).enumerate() {
@@ -285,9 +290,10 @@ impl<'a> Round<'a> {
         let (writes, acks) = self.pace.finish().await?;
         let endpoints = self.stage.endpoints();
         let history = Archive::new(self.began).close(&endpoints, &writes).await?;
-        settle::agree(self.stage.cluster(), self.plan.product).await?;
+        let agreed = settle::agree(self.stage.cluster(), self.plan.product).await;
         let records = gather(self.watchers, &history, self.plan.is_strict()).await?;
         let mut report = judge(self.plan, &records, &history)?;
+        agreed?;
         report.faults = faults;
         report.acknowledged = acks.len();
         report.times = times(&self.hits, &records, &acks);
