@@ -194,7 +194,7 @@ fn a_request_made_to_panic_at_every_member_and_every_door_ends_none() {
             require(cluster.members()[member].pid() == *life, "it was started anew")?;
             let metrics = cluster.members()[member].endpoint().metrics(ANSWER_WITHIN).await?;
             let panics = metrics.get("meerkat_request_panics_total")?;
-            require(panics == 6.0, panics)?;
+            require(panics == 9.0, panics)?;
             put(&cluster, member, "after").await?;
         }
         cluster.finish()

@@ -1,12 +1,11 @@
 //! A panic in the handler of one request is the failure of that request.
 //!
-//! Around everything that clients can ask for on the ports of etcd's API. The client is answered INTERNAL, or
-//! 500 where it did not speak gRPC, and the panic is counted; where it happened, the panic hook has logged.
+//! Around everything that can be asked for on the ports of etcd's API and that of members. Whoever asked is answered INTERNAL, or
+//! 500 where it did not speak gRPC; where it happened, the panic hook has logged and counted it.
 //! A handler that panics while it changes what others share does not come this far (`meerkat_fault`). A
 //! client that tried the next member after a lost connection would else take each of them down in turn.
 
 use crate::grpc::status;
-use crate::metrics::Calls;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use futures::FutureExt;
@@ -15,21 +14,17 @@ use http_body::Frame;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use tower::Service;
 
 /// All routes, each with what keeps its panics from the others.
-pub(crate) fn contained(routes: axum::Router, calls: &Arc<Calls>) -> axum::Router {
-    let calls = calls.clone();
-    routes.layer(tower::layer::layer_fn(move |inner| Contained { inner, calls: calls.clone() }))
+pub(crate) fn contained(routes: axum::Router) -> axum::Router {
+    routes.layer(tower::layer::layer_fn(|inner| Contained { inner }))
 }
 
 #[derive(Clone)]
 struct Contained<S> {
     inner: S,
-    calls: Arc<Calls>,
 }
 
 impl<S> Service<Request<Body>> for Contained<S>
@@ -46,10 +41,10 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (path, calls) = (request.uri().clone(), self.calls.clone());
+        let path = request.uri().clone();
         let kind = request.headers().get(header::CONTENT_TYPE);
         let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-        let asked = Asked { path, is_grpc, calls };
+        let asked = Asked { path, is_grpc };
         let Ok(response) = catch_unwind(AssertUnwindSafe(|| self.inner.call(request))) else {
             let refusal = asked.failed();
             return Box::pin(async { Ok(refusal) });
@@ -66,13 +61,11 @@ where
 struct Asked {
     path: Uri,
     is_grpc: bool,
-    calls: Arc<Calls>,
 }
 
 impl Asked {
     fn note(&self) {
         tracing::error!(path = self.path.path(), "a request made its handler panic");
-        self.calls.panics.fetch_add(1, Ordering::Relaxed);
     }
 
     fn failed(&self) -> Response<Body> {
@@ -156,39 +149,34 @@ mod tests {
 
     use futures::StreamExt;
 
-    async fn ask(path: &str, kind: &str) -> (Response<Body>, Arc<Calls>) {
-        let calls = Arc::new(Calls::new());
+    async fn ask(path: &str, kind: &str) -> Response<Body> {
         let routes = axum::Router::new()
             .route("/now", any(panics))
             .route("/later", any(panics_later))
             .route("/fine", any(async || "here"));
         let request = Request::post(path).header(header::CONTENT_TYPE, kind).body(Body::empty());
-        let answered = contained(routes, &calls).oneshot(request.expect("a request")).await;
-        (answered.expect("always an answer"), calls)
+        let answered = contained(routes).oneshot(request.expect("a request")).await;
+        answered.expect("always an answer")
     }
 
     #[tokio::test]
-    async fn a_handler_that_panics_fails_its_request_and_is_counted() {
-        let (response, calls) = ask("/now", "application/grpc").await;
+    async fn a_handler_that_panics_fails_its_request_alone() {
+        let response = ask("/now", "application/grpc").await;
         let status = Status::from_header_map(response.headers()).expect("a status");
         assert_eq!(status.code(), Code::Internal);
-        assert_eq!(calls.panics.load(Ordering::Relaxed), 1);
-        let (response, calls) = ask("/now", "application/json").await;
+        let response = ask("/now", "application/json").await;
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        assert_eq!(calls.panics.load(Ordering::Relaxed), 1);
-        let (response, calls) = ask("/fine", "application/json").await;
+        let response = ask("/fine", "application/json").await;
         assert_eq!(response.into_body().collect().await.expect("whole").to_bytes(), "here");
-        assert_eq!(calls.panics.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
     async fn an_answer_that_panics_half_way_ends_with_the_status_or_is_cut_off() {
-        let (response, calls) = ask("/later", "application/grpc").await;
+        let response = ask("/later", "application/grpc").await;
         let whole = response.into_body().collect().await.expect("an end");
         let status = whole.trailers().and_then(Status::from_header_map).expect("a status");
         assert_eq!((status.code(), whole.to_bytes()), (Code::Internal, "first".into()));
-        assert_eq!(calls.panics.load(Ordering::Relaxed), 1);
-        let (response, _) = ask("/later", "text/plain").await;
+        let response = ask("/later", "text/plain").await;
         assert!(response.into_body().collect().await.is_err(), "taken for whole");
     }
 }

@@ -43,8 +43,6 @@ pub use node::{Door, Finder, RunError, Stopping, run, run_on, run_with, run_with
 pub use open_files::raise_limit;
 pub use version::{CLUSTER_VERSION, SERVER_VERSION};
 
-pub use meerkat_fault::end_process_on_panic;
-
 /// Arms the fault points that tests name in the environment. Call once, before [`run`].
 pub fn arm_fault_points() -> Result<(), String> {
     meerkat_fault::arm_from_environment()

@@ -257,9 +257,9 @@ async fn serve_until<L: Listener>(
         HttpState { raft: raft.clone(), metrics: metrics.clone(), pressure: upkeep.pressure.clone() };
     let before = (&upkeep.pressure, &guard);
     let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, &config);
-    let services = observed(services, calls.clone(), tracer.as_ref());
+    let services = observed(services, calls, tracer.as_ref());
     let open = (ports.client, ports.client_http, ports.metrics);
-    open_to_clients(&mut servers, open, (services, http_state, calls), (&config, &stopping));
+    open_to_clients(&mut servers, open, (services, http_state), (&config, &stopping));
     let (ready, is_ready) = watch::channel(false);
     if let Some(door) = door {
         let store = LocalStore::new(raft.clone(), hub.clone(), guard, &config);
@@ -300,7 +300,7 @@ async fn take_apart(
 
 /// The services with what looks on from the outside: for panics, counters, and spans if they are asked for.
 fn observed(services: axum::Router, calls: Arc<Calls>, tracer: Option<&Tracer>) -> axum::Router {
-    let services = contained(services, &calls);
+    let services = contained(services);
     let counted = services.layer(tower::layer::layer_fn(move |inner| CountCalls::new(inner, calls.clone())));
     match tracer.cloned() {
         None => counted,
@@ -314,10 +314,10 @@ fn observed(services: axum::Router, calls: Arc<Calls>, tracer: Option<&Tracer>) 
 fn open_to_clients<L: Listener>(
     servers: &mut JoinSet<Result<(), RunError>>,
     (client, client_http, metrics): (Vec<L>, Vec<L>, Vec<L>),
-    (services, http_state, calls): (axum::Router, HttpState, Arc<Calls>),
+    (services, http_state): (axum::Router, HttpState),
     (config, stopping): (&Arc<Config>, &watch::Receiver<bool>),
 ) {
-    let plain = contained(http::beside(&services, http_state.clone(), config), &calls);
+    let plain = contained(http::beside(&services, http_state.clone(), config));
     // One port for gRPC and for plain HTTP, told apart by path, unless HTTP has one of its own.
     let routes = match client_http.is_empty() {
         true => services.fallback_service(plain.clone()),
@@ -330,7 +330,7 @@ fn open_to_clients<L: Listener>(
         serve_clients(servers, listener, plain.clone(), config, stopping);
     }
     for listener in metrics {
-        let routes = contained(http::router(http_state.clone()), &calls);
+        let routes = contained(http::router(http_state.clone()));
         serve_clients(servers, listener, routes, config, stopping);
     }
 }
@@ -475,7 +475,7 @@ async fn serve<L: Listener>(
         let _ = stopping.wait_for(|stop| *stop).await;
     };
     server
-        .add_routes(routes)
+        .add_routes(Routes::from(contained(routes.into_axum_router())))
         .serve_with_incoming_shutdown(incoming, stopped)
         .await
         .map_err(|error| RunError::Serve(error.to_string()))

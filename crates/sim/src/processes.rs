@@ -4,6 +4,7 @@
 use crate::host;
 use crate::setup::Setup;
 use crate::world::{self, Outcome};
+use meerkat_fault::STATUS;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -67,7 +68,8 @@ pub fn run_all(
         let outcome = serde_json::from_slice(&text).unwrap_or_else(|_| Outcome {
             seed,
             failure: Some(format!(
-                "its process ended with status {status:#x} and no outcome (a panic, or it hung)"
+                "its process ended with status {status:#x} and no outcome ({})",
+                ending(status)
             )),
             ..Outcome::default()
         });
@@ -75,6 +77,11 @@ pub fn run_all(
         let _ = std::fs::remove_dir_all(directory(pid));
         ended(outcome)?;
     }
+}
+
+fn ending(status: libc::c_int) -> &'static str {
+    let is_fail_stop = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == i32::from(STATUS);
+    if is_fail_stop { "a member met a mistake of its own, see above" } else { "a panic, or it hung" }
 }
 
 /// On a thread of its own, whose generators of random numbers go with it: each seed makes its own.
@@ -103,7 +110,13 @@ fn start(seed: u64) -> io::Result<(libc::pid_t, File)> {
             drop(answer);
             // SAFETY: takes a plain number.
             unsafe { libc::alarm(HANGS_AFTER_SECONDS) };
+            // Or nobody would hear of a part of a task that died in here.
+            meerkat_fault::end_process_on_panic();
             let mut outcome = run_here(seed);
+            if outcome.failure.is_none() && meerkat_fault::request_panics() != 0 {
+                outcome.failure =
+                    Some("a request met a mistake of ours: replay the seed to see it".to_owned());
+            }
             if let Some(failure) = &mut outcome.failure {
                 *failure = failure.chars().take(TEXT_CHARS).collect();
             }

@@ -54,6 +54,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "meerkat-backup",
             "meerkat-types",
             "meerkat-proto",
+            "meerkat-fault",
             "meerkat-client",
             "meerkat-server",
             "meerkat-listwatch",
@@ -62,7 +63,17 @@ const TABLE: &[(&str, &[&str])] = &[
     // Raw stubs on purpose: a client that hides repeats cannot judge a server. Never a server crate.
     ("meerkat-chaos", &["meerkat-types", "meerkat-proto", "meerkat-client", "meerkat-ports"]),
     // The whole member on simulated ground, judged by the checkers of chaos.
-    ("meerkat-sim", &["meerkat-proto", "meerkat-engine", "meerkat-raft", "meerkat-server", "meerkat-chaos"]),
+    (
+        "meerkat-sim",
+        &[
+            "meerkat-proto",
+            "meerkat-fault",
+            "meerkat-engine",
+            "meerkat-raft",
+            "meerkat-server",
+            "meerkat-chaos",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -80,7 +80,7 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     let logging = logging_flags(&given).map_err(Failure::error)?;
     let workers = worker_threads(given.number("meerkat-worker-threads").map_err(Failure::error)?);
     logging.install().map_err(Failure::error)?;
-    meerkat_server::end_process_on_panic();
+    meerkat_fault::end_process_on_panic();
     refuse_huge_pages();
     meerkat_server::raise_limit();
     for notice in given.notices.iter().chain(&gates.notices) {
@@ -96,7 +96,7 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     let door = door_urls(&given, &config).map_err(|reason| failed("bad configuration", reason))?;
     meerkat_server::arm_fault_points().map_err(|reason| failed("bad fault points", reason))?;
     let runtime = request_runtime(workers).map_err(|error| failed("no threads for requests", error))?;
-    let outcome = runtime.block_on(async {
+    let outcome = runtime.block_on(meerkat_fault::supervised("member", async {
         let shutdown = stop_signal().map_err(|error| failed("no signal handler", error))?;
         let keys = Keys::open(&config).map_err(|error| failed("the member cannot start", error))?;
         let door = open_door(door, &keys, &config).await;
@@ -105,7 +105,7 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
         meerkat_server::run_with_keys(config, keys, Box::pin(shutdown), (door, finder))
             .await
             .map_err(|error| failed("the member stopped", error))
-    });
+    }));
     // What is still running has been told to stop; a stuck reader must not keep the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome

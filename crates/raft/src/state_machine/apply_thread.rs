@@ -208,7 +208,11 @@ impl ApplyThread {
         // with entries that the log loses in a crash.
         self.durable.wait_durable(&last)?;
         let began = Instant::now();
-        let decoded = entries.into_iter().map(describe::log_entry).collect::<io::Result<Vec<_>>>()?;
+        let decode = |entry: Entry| {
+            fault::at(Some(entry.log_id.index));
+            describe::log_entry(entry)
+        };
+        let decoded = entries.into_iter().map(decode).collect::<io::Result<Vec<_>>>()?;
         let (entries, ids): (Vec<LogEntry>, Vec<Option<RequestId>>) = decoded.into_iter().unzip();
         let committing = Instant::now();
         let applied = self.machine.apply(&entries).map_err(describe::fatal)?;

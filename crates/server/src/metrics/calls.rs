@@ -74,8 +74,6 @@ pub(crate) struct Calls {
     by_path: HashMap<String, Arc<Method>>,
     pub(super) received_bytes: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
-    /// Requests of any kind that ended with a panic.
-    pub(crate) panics: AtomicU64,
     /// Written only when a version is first seen.
     versions: RwLock<Vec<Arc<Version>>>,
 }
@@ -108,7 +106,6 @@ impl Calls {
             by_path: by_path.collect(),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
             versions: RwLock::default(),
         }
     }

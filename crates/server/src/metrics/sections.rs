@@ -64,8 +64,8 @@ fn clients(page: &mut Page, calls: &Calls) {
     page.counter("etcd_network_client_grpc_received_bytes_total", "Bytes of clients\' messages.", received);
     let sent = calls.sent_bytes.load(Ordering::Relaxed);
     page.counter("etcd_network_client_grpc_sent_bytes_total", "Bytes of answers to clients.", sent);
-    let panics = calls.panics.load(Ordering::Relaxed);
-    page.counter("meerkat_request_panics_total", "Requests that met a mistake of ours.", panics);
+    let panics = meerkat_fault::request_panics();
+    page.counter("meerkat_request_panics_total", "Panics that ended a request, and no member.", panics);
     for (name, help, path) in [
         ("etcd_server_range_duration_seconds", "Time that Range took.", "/etcdserverpb.KV/Range"),
         ("etcd_mvcc_hash_duration_seconds", "Time that Hash took.", "/etcdserverpb.Maintenance/Hash"),

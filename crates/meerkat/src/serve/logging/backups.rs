@@ -30,7 +30,7 @@ impl Keeper {
         }
         // One call waits while another is answered: it will find all there is.
         let (sender, calls) = sync_channel(1);
-        let work = move || answer(&calls, &directory, &log, rotation);
+        let work = move || meerkat_fault::part("member", || answer(&calls, &directory, &log, rotation));
         std::thread::Builder::new().name("meerkat-log-backups".to_owned()).spawn(work)?;
         Ok(Keeper(Some(sender)))
     }

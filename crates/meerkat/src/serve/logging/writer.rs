@@ -5,9 +5,9 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use meerkat_fault::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::log_file::LogFile;
@@ -19,7 +19,8 @@ const COMPLAINT_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// All places of the log.
 pub struct Writers {
-    /// Held while one line is written everywhere, so that lines never mix. Nothing is logged meanwhile.
+    /// Held while one line is written everywhere, so that lines never mix. Nothing is logged meanwhile; after
+    /// a panic, the last line goes to stderr alone.
     places: Mutex<Vec<Place>>,
 }
 
@@ -64,7 +65,7 @@ impl<'w> MakeWriter<'w> for Writers {
 impl Write for &Writers {
     /// Gets each line as a whole, in one call, and always takes all of it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.lock();
         places.iter_mut().for_each(|place| place.write(line));
         Ok(line.len())
     }
@@ -173,7 +174,7 @@ mod tests {
             writers.make_writer().write_all(b"a line\n").expect("never fails");
         }
         assert_eq!(std::fs::read_to_string(good).expect("text"), "a line\n".repeat(3));
-        let places = writers.places.lock().expect("no panic");
+        let places = writers.places.lock();
         assert!(matches!(&places[0], Place::File(_, Complaints { lost: 3, .. })));
     }
 
@@ -196,7 +197,7 @@ mod tests {
         for _ in 0..2 {
             writers.make_writer().write_all(b"one\n").expect("never fails");
         }
-        let places = writers.places.lock().expect("no panic");
+        let places = writers.places.lock();
         let Place::File(_, complaints) = &places[0] else { panic!("a file was asked for") };
         assert!(complaints.rotation.last.is_some(), "told of");
         assert!(complaints.writing.last.is_none(), "still to be told of");
