@@ -6,7 +6,8 @@
 use super::line::{Caller, End, Stand, WatchEnd, Watching, prefix, stand};
 use super::status;
 use bytes::Bytes;
-use futures::stream::BoxStream;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::election as pb;
 use meerkat_proto::pb::election::election_server::Election;
@@ -14,6 +15,7 @@ use meerkat_proto::pb::etcdserver::{ResponseHeader, WatchCreateRequest};
 use meerkat_proto::pb::mvcc::{KeyValue, event::EventType};
 use meerkat_raft::tasks::spawn_brief;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
@@ -84,7 +86,7 @@ impl Election for ElectionService {
     ) -> Result<Response<Self::ObserveStream>, Status> {
         let (caller, ask) = Caller::of(&self.inner, request);
         let (leaders, observed) = mpsc::channel(OBSERVED_MAX);
-        spawn_brief(async move {
+        let observing = spawn_brief(async move {
             let (gone, line) = (leaders.clone(), prefix(&ask.name));
             tokio::select! {
                 () = gone.closed() => {}
@@ -94,7 +96,8 @@ impl Election for ElectionService {
                 }
             }
         });
-        Ok(Response::new(Box::pin(ReceiverStream::new(observed))))
+        let observed = ReceiverStream::new(observed).chain(end_of(observing));
+        Ok(Response::new(observed.boxed()))
     }
 
     async fn resign(
@@ -106,6 +109,12 @@ impl Election for ElectionService {
         let header = caller.resign(&leader.key, leader.rev).await?;
         Ok(Response::new(pb::ResignResponse { header: Some(header) }))
     }
+}
+
+/// What is told last: an error, unless the work has come to its own end.
+fn end_of<T: Send + 'static>(work: JoinHandle<()>) -> BoxStream<'static, Result<T, Status>> {
+    let end = async { work.await.err().map(|error| Err(status::worker_lost(&error))) };
+    stream::once(end).filter_map(std::future::ready).boxed()
 }
 
 type Leaders = mpsc::Sender<Result<pb::LeaderResponse, Status>>;
@@ -183,5 +192,19 @@ async fn next(
         Ok(answer) => Ok(Some(answer)),
         Err(WatchEnd::Compacted) => Ok(None),
         Err(WatchEnd::Refused(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Code;
+
+    #[tokio::test]
+    async fn an_observer_whose_work_panics_hears_an_error_and_no_plain_end() {
+        let mut end = end_of::<()>(spawn_brief(async { panic!("a mistake") }));
+        let told = end.next().await.expect("something");
+        assert_eq!(told.expect_err("an error").code(), Code::Internal);
+        assert!(end_of::<()>(spawn_brief(async {})).next().await.is_none());
     }
 }

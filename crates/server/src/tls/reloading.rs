@@ -20,7 +20,7 @@ pub(super) struct Reloading<T> {
     files: Vec<PathBuf>,
     make: Make<T>,
     retry_after: Duration,
-    /// Never held across an await; making reads a few small files under it.
+    /// Free while the files are read: a mistake in reading them is one handshake's.
     state: Mutex<State<T>>,
 }
 
@@ -30,6 +30,7 @@ struct State<T> {
     current: Arc<T>,
     /// When they could not be used.
     failed: Option<Instant>,
+    tries: u64,
 }
 
 impl<T> Reloading<T> {
@@ -46,16 +47,29 @@ impl<T> Reloading<T> {
             files,
             make: Box::new(make),
             retry_after: RETRY_AFTER,
-            state: Mutex::new(State { seen, current, failed: None }),
+            state: Mutex::new(State { seen, current, failed: None, tries: 0 }),
         })
     }
 
     pub(super) fn now(&self) -> Arc<T> {
-        let mut state = self.state.lock();
         let seen: Vec<Stamp> = self.files.iter().map(|file| stamp(file)).collect();
-        let is_new = seen != state.seen;
-        if is_new || state.failed.is_some_and(|failed| self.retry_after <= failed.elapsed()) {
-            match (self.make)() {
+        let (is_new, number) = {
+            let mut state = self.state.lock();
+            let is_new = seen != state.seen;
+            if !is_new && state.failed.is_none_or(|failed| failed.elapsed() < self.retry_after) {
+                return state.current.clone();
+            }
+            // Nobody else tries the same files meanwhile.
+            state.seen = seen;
+            state.failed = state.failed.map(|_| Instant::now());
+            state.tries += 1;
+            (is_new, state.tries)
+        };
+        let made = (self.make)();
+        let mut state = self.state.lock();
+        // Whoever began later has read newer files.
+        if state.tries == number {
+            match made {
                 Ok(made) => {
                     tracing::info!("{}: the new certificate files are in force", self.what);
                     state.current = Arc::new(made);
@@ -68,7 +82,6 @@ impl<T> Reloading<T> {
                     state.failed = Some(Instant::now());
                 }
             }
-            state.seen = seen;
         }
         state.current.clone()
     }
