@@ -74,7 +74,7 @@ impl Leadership {
             changes: Arc::default(),
             learner: Arc::default(),
         };
-        tasks.spawn_beside_raft("follow leader", leadership.clone().follow());
+        tasks.spawn_until_stop("follow leader", leadership.clone().follow());
         leadership
     }
 

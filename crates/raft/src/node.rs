@@ -454,7 +454,7 @@ impl RaftNode {
         let (shared, log) = (self.shared.clone(), self.log.clone());
         let apply_thread = self.apply_thread.lock().take();
         let defragmenting = self.defragmenting.stop();
-        let stopped = crate::threads::spawn_blocking(move || {
+        let stopped = crate::threads::spawn_blocking_part("member", move || {
             shared.compaction.stop();
             if let Err(error) = shared.db().flush() {
                 tracing::warn!(%error, "the state was not flushed; the next start replays the log");

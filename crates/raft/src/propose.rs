@@ -104,7 +104,7 @@ impl Proposer {
             timeout,
         });
         let retry = queue.clone().downgrade();
-        tasks.spawn_beside_raft("proposals", dispatch(shared.clone(), proposals, retry));
+        tasks.spawn_until_stop("proposals", dispatch(shared.clone(), proposals, retry));
         Proposer { shared, queue }
     }
 

@@ -94,10 +94,10 @@ impl ReadIndexer {
         let (here, readers_here) = mpsc::channel(READERS_MAX);
         let (anywhere, readers) = mpsc::channel(READERS_MAX);
         let lead = serve_rounds(readers_here, rounds.clone(), async |rounds: &Rounds| rounds.lead().await);
-        tasks.spawn_beside_raft("reads of others", lead);
+        tasks.spawn_until_stop("reads of others", lead);
         let own = here.clone();
         let find = serve_rounds(readers, rounds, async move |rounds: &Rounds| rounds.find(&own).await);
-        tasks.spawn_beside_raft("reads", find);
+        tasks.spawn_until_stop("reads", find);
         ReadIndexer { anywhere, here, applied, timeout, failed: Arc::default(), slow: Arc::default() }
     }
 

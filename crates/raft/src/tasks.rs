@@ -17,6 +17,9 @@ use tokio::task::{Id, JoinHandle, JoinSet};
 /// How often a task passes its fault point, if that is armed.
 const POINT_INTERVAL: Duration = Duration::from_millis(100);
 
+/// From the end of what ends with a member until the member stops.
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
+
 /// Ends its tasks when it is dropped.
 #[derive(Default)]
 pub struct Tasks(Mutex<Set>);
@@ -35,15 +38,12 @@ impl Tasks {
         set.names.insert(id, name);
     }
 
-    /// Work that ends when Raft does, of which [`RaftNode::failed`](crate::RaftNode::failed) tells.
-    pub(crate) fn spawn_beside_raft(
-        &self,
-        name: &'static str,
-        work: impl Future<Output = ()> + Send + 'static,
-    ) {
+    /// Work that ends when the member stops, or Raft does, and whoever asks for it. That end is told of
+    /// elsewhere ([`RaftNode::failed`](crate::RaftNode::failed)), and has a moment to come first.
+    pub fn spawn_until_stop(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         self.spawn(name, async {
             work.await;
-            std::future::pending().await
+            tokio::time::sleep(STOPS_WITHIN).await;
         });
     }
 
@@ -124,11 +124,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_ends_with_raft_is_no_failure_of_its_own() {
+    async fn what_ends_with_the_member_leaves_it_time_to_stop_and_then_is_its_end() {
         let tasks = Tasks::default();
-        tasks.spawn_beside_raft("log keeper", async {});
-        let failed = tokio::time::timeout(Duration::from_secs(60), tasks.first_failure()).await;
-        assert!(failed.is_err(), "{failed:?}");
+        tasks.spawn_until_stop("log keeper", async {});
+        let began = tokio::time::Instant::now();
+        assert_eq!(first_failure(&tasks).await, "log keeper: it ended by itself");
+        assert!(STOPS_WITHIN <= began.elapsed(), "{:?}", began.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

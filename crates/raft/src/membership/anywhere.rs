@@ -55,7 +55,7 @@ impl MemberChanges {
     ) -> MemberChanges {
         let presence = Presence::default();
         let greeting = presence::run(presence.clone(), links.clone(), leadership.clone(), reader.clone());
-        tasks.spawn_beside_raft("presence", greeting);
+        tasks.spawn_until_stop("presence", greeting);
         let changer = Arc::new(Changer {
             raft,
             leadership: leadership.clone(),
@@ -66,7 +66,7 @@ impl MemberChanges {
             timeout,
             turn: tokio::sync::Mutex::default(),
         });
-        tasks.spawn_beside_raft("membership", super::keeper::run(changer.clone()));
+        tasks.spawn_until_stop("membership", super::keeper::run(changer.clone()));
         MemberChanges { changer, links, leadership, reader, applied, timeout }
     }
 

@@ -36,11 +36,7 @@ pub(crate) struct Renewals {
 impl Renewals {
     pub(crate) fn start(leader: LeaderLeases, timeout: Duration, tasks: &Tasks) -> Renewals {
         let (queue, asked) = mpsc::channel(QUEUE);
-        tasks.spawn("lease renewals", async move {
-            run(leader, asked).await;
-            // Nobody is left who could renew.
-            std::future::pending().await
-        });
+        tasks.spawn_until_stop("lease renewals", run(leader, asked));
         Renewals { queue, timeout }
     }
 

@@ -32,11 +32,7 @@ pub(crate) struct Scribe {
 impl Scribe {
     pub(crate) fn start(raft: Arc<RaftNode>, tasks: &Tasks) -> Scribe {
         let (jobs, queue) = mpsc::channel(QUEUE);
-        tasks.spawn("lease notes", async move {
-            write(raft, queue).await;
-            // Nobody is left who could hand one in.
-            std::future::pending().await
-        });
+        tasks.spawn_until_stop("lease notes", write(raft, queue));
         Scribe { jobs }
     }
 
