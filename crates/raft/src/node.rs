@@ -248,7 +248,7 @@ impl RaftNode {
             tasks,
         );
         let keeping = log_keeper::run(options.policy, raft.clone(), log.clone(), shared.clone());
-        tasks.spawn_beside_raft("log keeper", keeping);
+        tasks.spawn_until_stop("log keeper", keeping);
         Ok(RaftNode {
             gate: Gate::new(identity.clone(), known),
             identity,

@@ -19,11 +19,20 @@ pub fn are_tasks() -> bool {
     TASKS.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Runs work that blocks, off the threads that serve everybody.
+/// Runs work of one request that blocks, off the threads that serve everybody. Whoever waits is told of a
+/// panic in it.
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     if are_tasks() {
         crate::tasks::spawn_brief(async move { work() })
     } else {
         tokio::task::spawn_blocking(work)
     }
+}
+
+/// As [`spawn_blocking`], for a part of the supervised work `name`: a panic in it ends the process.
+pub fn spawn_blocking_part<T: Send + 'static>(
+    name: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    spawn_blocking(move || meerkat_fault::part(name, work))
 }

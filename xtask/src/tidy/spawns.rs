@@ -29,6 +29,17 @@ const BARE: &[&str] = &[
     "task::JoinSet",
 ];
 
+/// Where work that blocks is that of one request, whose asker waits and is told.
+const REQUESTS: &[&str] = &[
+    "crates/server/src/grpc",
+    "crates/server/src/local_store",
+    "crates/server/src/auth/password.rs",
+    "crates/raft/src/agreement.rs",
+    "crates/raft/src/defragment.rs",
+];
+
+const UNNAMED: &[&str] = &["threads::spawn_blocking", "threads::{spawn_blocking"];
+
 pub fn check(source: &Source) -> Vec<Violation> {
     let held = ROOMS.iter().any(|room| source.path.starts_with(room)) && !source.is_test();
     if !held || HOMES.iter().any(|(home, _)| source.path.ends_with(home)) {
@@ -38,7 +49,13 @@ pub fn check(source: &Source) -> Vec<Violation> {
     let bare = BARE.iter().flat_map(|word| find_words(code, word));
     let message =
         "begin it by meerkat_raft::tasks or meerkat_fault::spawn_thread, which say what a panic in it costs";
-    bare.map(|at| Violation::at(source, at, message)).collect()
+    let mut found: Vec<Violation> = bare.map(|at| Violation::at(source, at, message)).collect();
+    if !REQUESTS.iter().any(|request| source.path.starts_with(request)) {
+        let unnamed = UNNAMED.iter().flat_map(|word| find_words(code, word));
+        let message = "name the supervised work that this is a part of, by spawn_blocking_part";
+        found.extend(unnamed.map(|at| Violation::at(source, at, message)));
+    }
+    found
 }
 
 #[cfg(test)]
@@ -56,6 +73,15 @@ mod tests {
         assert_eq!(found("crates/raft/src/propose.rs", SPAWNS), 2);
         assert_eq!(found("crates/server/src/upkeep.rs", "use tokio::task::JoinSet;"), 1);
         assert_eq!(found("crates/raft/src/tasks.rs", SPAWNS), 0);
+    }
+
+    #[test]
+    fn work_that_blocks_names_its_task_unless_it_is_of_a_request() {
+        let text = "fn f() { crate::threads::spawn_blocking(|| ()); }";
+        assert_eq!(found("crates/server/src/space/keeper.rs", text), 1);
+        assert_eq!(found("crates/server/src/grpc/kv.rs", text), 0);
+        let named = "fn f() { threads::spawn_blocking_part(\"space\", || ()); }";
+        assert_eq!(found("crates/server/src/space/keeper.rs", named), 0);
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Feed {
         })
     }
 
-    fn locked<T>(&self, work: impl FnOnce(&mut Hub, u64) -> T) -> T {
+    pub(super) fn locked<T>(&self, work: impl FnOnce(&mut Hub, u64) -> T) -> T {
         let now_ms = self.shared.now_ms();
         self.shared.locked(|hub, _| work(hub, now_ms))
     }

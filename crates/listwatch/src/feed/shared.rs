@@ -13,6 +13,7 @@ use crate::store::{Awaited, Batch, Row, Store};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 
@@ -31,6 +32,8 @@ pub(super) struct Shared {
     /// Any kind of this place: they have the same keys.
     kind: Kind,
     hub: Mutex<Hub>,
+    /// A panic under its lock has left it half changed.
+    pub(super) broken: Notify,
     /// What the watch of the store is to hurry for.
     awaited: watch::Sender<u64>,
     clock: Clock,
@@ -54,9 +57,22 @@ impl Shared {
     ) -> Shared {
         let clock = Clock::start();
         let hub = Mutex::new(Hub::new(shape.clone(), settings, clock.now_ms()));
-        let (room, complaints) = (Notify::new(), Mutex::default());
+        let (room, broken, complaints) = (Notify::new(), Notify::new(), Mutex::default());
         let awaited = watch::Sender::new(0);
-        Shared { prefix, shape, settings, store, present, room, kind, hub, awaited, clock, complaints }
+        Shared {
+            prefix,
+            shape,
+            settings,
+            store,
+            present,
+            room,
+            kind,
+            hub,
+            broken,
+            awaited,
+            clock,
+            complaints,
+        }
     }
 
     pub(super) fn now_ms(&self) -> u64 {
@@ -67,19 +83,24 @@ impl Shared {
         self.kind.storage.as_deref().unwrap_or_default()
     }
 
-    /// Wakes those who are to be woken when the lock is free again.
+    /// Wakes those who are to be woken when the lock is free again. Nobody sees what a panic, perhaps of
+    /// one request, has left half changed: it is abandoned before the lock is free.
     pub(super) fn locked<T>(&self, work: impl FnOnce(&mut Hub, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
         let done = {
             let mut hub = self.hub.lock();
-            let done = work(&mut hub, &mut wakers);
+            let done = catch_unwind(AssertUnwindSafe(|| work(&mut hub, &mut wakers)));
+            if done.is_err() {
+                self.broken.notify_one();
+                hub.abandon(self.now_ms(), &mut wakers);
+            }
             hub.tally.woken += wakers.len() as u64;
             // Under the lock, so that the last word is the newest.
             self.await_revision(hub.awaited());
             done
         };
         wakers.wake();
-        done
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn await_revision(&self, revision: u64) {

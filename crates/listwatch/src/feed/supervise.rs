@@ -1,7 +1,7 @@
 //! The tasks of a feed, and what becomes of it when one of them ends.
 //!
-//! None ends by itself. One that panics may have left the cache half changed, so nothing of it is used any
-//! more: its watchers end and can resume, and the next who asks for the kind gets a feed that begins anew,
+//! None ends by itself. One that panics, or a request that does while it changes the cache, may have left
+//! it half changed, so nothing of it is used any more: its watchers end and can resume, and the next who asks for the kind gets a feed that begins anew,
 //! after a rest, so that what panics at once does not do so a thousand times a second. The member goes on:
 //! a value that one feed cannot bear would otherwise end all members, one after the other.
 
@@ -24,22 +24,24 @@ impl End {
     }
 }
 
-/// Until it is aborted, and all tasks with it; or until one of them has ended.
+/// Until it is aborted, and all tasks with it; or until one of them has ended, or the cache is broken.
 pub(super) async fn run(shared: Arc<Shared>, end: Arc<End>) {
     let mut tasks = JoinSet::new();
     tasks.spawn(reflector::run(shared.clone()));
     tasks.spawn(housekeeping::run(shared.clone()));
     tasks.spawn(check::run(shared.clone()));
-    let ended = tasks.join_next().await;
-    tasks.shutdown().await;
-    let why = match ended {
-        Some(Err(error)) => error.to_string(),
-        Some(Ok(())) | None => "it ended by itself".to_owned(),
+    let why = tokio::select! {
+        ended = tasks.join_next() => match ended {
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(())) | None => "it ended by itself".to_owned(),
+        },
+        () = shared.broken.notified() => "a panic has left it half changed".to_owned(),
     };
+    tasks.shutdown().await;
     tracing::error!(
         place = shared.place(),
         %why,
-        "a task of the cache has failed: its watchers are ended, and it is filled anew; report this"
+        "the cache has failed: its watchers are ended, and it is filled anew; report this"
     );
     shared.abandon();
     // Only here is it set.

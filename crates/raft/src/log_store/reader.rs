@@ -40,7 +40,8 @@ impl LogReader {
         if plan.spans.is_empty() {
             return Ok(plan.cached);
         }
-        crate::threads::spawn_blocking(move || read_plan(plan)).await.map_err(io::Error::other)?
+        let read = crate::threads::spawn_blocking_part("raft", move || read_plan(plan));
+        read.await.map_err(io::Error::other)?
     }
 }
 

@@ -17,10 +17,12 @@ use crate::read_index::{ReadIndexError, ReadIndexer};
 use crate::snapshot::state_dir::StateDir;
 use crate::snapshot::transfer::Receiving;
 use crate::state_machine::{MeerkatRaft, Shared, describe};
+use crate::threads::spawn_blocking_part;
 use crate::type_config::{EncodedProposal, LogId, SnapshotMeta, Vote};
 use bytes::Bytes;
 use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
+use meerkat_fault as fault;
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::peer_server::{Peer, PeerServer};
 use meerkat_proto::pb::peer::snapshot_chunk::Part;
@@ -100,7 +102,7 @@ impl PeerService {
         let dir = self.state_dir.scratch("incoming");
         tracing::info!(files = header.files.len(), dir = %dir.display(), "receiving a snapshot");
         // Makes the files that are announced empty, however many: off the threads that serve everybody.
-        let begun = crate::threads::spawn_blocking(move || Receiving::begin(dir, header.files));
+        let begun = spawn_blocking_part("peer port", move || Receiving::begin(dir, header.files));
         let mut receiving = begun.await.map_err(|error| refused(error.to_string()))??;
         loop {
             let part = match chunks.message().await {
@@ -112,7 +114,7 @@ impl PeerService {
                 return Err(refused("expected a piece of a file".into()));
             };
             // A few milliseconds of disk per chunk: off the threads that serve everybody.
-            let taken = crate::threads::spawn_blocking(move || {
+            let taken = spawn_blocking_part("peer port", move || {
                 let result = receiving.take(chunk);
                 (receiving, result)
             });
@@ -120,10 +122,37 @@ impl PeerService {
             receiving = back;
             result?;
         }
-        let snapshot = crate::threads::spawn_blocking(move || receiving.finish());
+        let snapshot = spawn_blocking_part("peer port", move || receiving.finish());
         let snapshot = snapshot.await.map_err(|error| refused(error.to_string()))??;
         let meta = SnapshotMeta { last_log_id: last, last_membership };
         Ok((vote, Snapshot { meta, snapshot }))
+    }
+
+    async fn install(
+        &self,
+        mut chunks: Streaming<pb::SnapshotChunk>,
+    ) -> Result<Response<pb::SnapshotResponse>, Status> {
+        let first = chunks.message().await?.and_then(|chunk| chunk.part);
+        let Some(Part::Header(header)) = first else {
+            return Err(Status::invalid_argument("a snapshot begins with its header"));
+        };
+        let announced = wire::optional_log_id_from_wire(header.last).map_err(malformed)?;
+        let (vote, snapshot) = self.receive(header, chunks).await.map_err(|error| {
+            tracing::warn!(%error, "a snapshot was not received");
+            Status::aborted(error.to_string())
+        })?;
+        // Opens the database that arrived: off the threads that serve everybody.
+        let verified = spawn_blocking_part("peer port", move || {
+            let result = describe::verify(&snapshot, announced);
+            (snapshot, result)
+        });
+        let (snapshot, result) = verified.await.map_err(stopped)?;
+        result.map_err(|error| {
+            tracing::error!(%error, "a received snapshot is not what was announced");
+            Status::data_loss(error.to_string())
+        })?;
+        let answer = self.raft.install_full_snapshot(vote, snapshot).await.map_err(stopped)?;
+        Ok(Response::new(pb::SnapshotResponse { ballot: Some(wire::vote_to_wire(&answer.vote)) }))
     }
 }
 
@@ -168,11 +197,15 @@ impl Peer for PeerService {
                 }
             })
         });
-        let answers = self
+        let mut answers = self
             .raft
             .stream_append(requests)
-            .map(|result| result.map(wire::append_result_to_wire).map_err(stopped));
-        Ok(Response::new(answers.boxed()))
+            .map(|result| result.map(wire::append_result_to_wire).map_err(stopped))
+            .boxed();
+        // The leader would send the same again, for ever, to a member that panics at it.
+        let supervised =
+            stream::poll_fn(move |context| fault::part("peer port", || answers.poll_next_unpin(context)));
+        Ok(Response::new(supervised.boxed()))
     }
 
     async fn vote(&self, request: Request<pb::VoteRequest>) -> Result<Response<pb::VoteResponse>, Status> {
@@ -224,28 +257,7 @@ impl Peer for PeerService {
         request: Request<Streaming<pb::SnapshotChunk>>,
     ) -> Result<Response<pb::SnapshotResponse>, Status> {
         self.gate.check(request.metadata())?;
-        let mut chunks = request.into_inner();
-        let first = chunks.message().await?.and_then(|chunk| chunk.part);
-        let Some(Part::Header(header)) = first else {
-            return Err(Status::invalid_argument("a snapshot begins with its header"));
-        };
-        let announced = wire::optional_log_id_from_wire(header.last).map_err(malformed)?;
-        let (vote, snapshot) = self.receive(header, chunks).await.map_err(|error| {
-            tracing::warn!(%error, "a snapshot was not received");
-            Status::aborted(error.to_string())
-        })?;
-        // Opens the database that arrived: off the threads that serve everybody.
-        let verified = crate::threads::spawn_blocking(move || {
-            let result = describe::verify(&snapshot, announced);
-            (snapshot, result)
-        });
-        let (snapshot, result) = verified.await.map_err(stopped)?;
-        result.map_err(|error| {
-            tracing::error!(%error, "a received snapshot is not what was announced");
-            Status::data_loss(error.to_string())
-        })?;
-        let answer = self.raft.install_full_snapshot(vote, snapshot).await.map_err(stopped)?;
-        Ok(Response::new(pb::SnapshotResponse { ballot: Some(wire::vote_to_wire(&answer.vote)) }))
+        fault::supervised("peer port", self.install(request.into_inner())).await
     }
 
     async fn propose(

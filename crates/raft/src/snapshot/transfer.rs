@@ -47,7 +47,7 @@ pub(crate) fn chunks(
         files: files.clone(),
     };
     let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
-    crate::threads::spawn_blocking(move || {
+    crate::threads::spawn_blocking_part("raft", move || {
         // Lives as long as the transfer: dropping it removes the files and the pin.
         let _snapshot = snapshot;
         if let Err(error) = send_all(&dir, header, &files, &sender) {

@@ -141,5 +141,5 @@ impl RaftSnapshotBuilder<TypeConfig> for FlushedState {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    crate::threads::spawn_blocking(work).await.map_err(io::Error::other)?
+    crate::threads::spawn_blocking_part("raft", work).await.map_err(io::Error::other)?
 }

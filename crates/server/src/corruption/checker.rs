@@ -2,6 +2,7 @@
 
 use super::CorruptionChecks;
 use super::judge::{Said, differing_digests, differing_hashes};
+use meerkat_raft::threads::spawn_blocking_part;
 use meerkat_raft::{NoAnswer, RaftNode, StoredAnswer, own_digests, own_hash};
 use meerkat_types::{Alarm, AlarmBy, AlarmKind, Command, MemberId, Revision};
 use std::sync::Arc;
@@ -101,7 +102,7 @@ async fn ask_stored(raft: &Arc<RaftNode>) -> Round<StoredAnswer> {
     let question = move |raft: Arc<RaftNode>, member| async move { raft.stored_hash_of(member, at).await };
     let mut round = ask(raft, question).await;
     let reader = raft.reader().clone();
-    match meerkat_raft::threads::spawn_blocking(move || own_hash(&reader, at)).await {
+    match spawn_blocking_part("corruption checks", move || own_hash(&reader, at)).await {
         Ok(own) => drop(round.said.insert(raft.member_id(), own)),
         Err(error) => round.silent.push((raft.member_id(), error.to_string())),
     }

@@ -4,6 +4,7 @@ use super::book::Expired;
 use super::desk::Desk;
 use meerkat_raft::ReadIndexError;
 use meerkat_raft::tasks::spawn_part;
+use meerkat_raft::threads::spawn_blocking_part;
 use meerkat_types::{Command, Outcome, Refusal, limits};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,7 +73,7 @@ impl Expiry {
         let leases = loop {
             // After `take_over` above: whatever changes from here on, the book is told.
             let reader = desk.raft.reader().clone();
-            let read = meerkat_raft::threads::spawn_blocking(move || reader.pin().leases()).await;
+            let read = spawn_blocking_part("lease expiry", move || reader.pin().leases()).await;
             match read {
                 Ok(Ok(leases)) => break leases,
                 Ok(Err(error)) => tracing::error!(%error, "leases cannot be read"),

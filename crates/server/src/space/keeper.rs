@@ -90,7 +90,7 @@ async fn free_bytes(dirs: Vec<PathBuf>) -> Option<u64> {
         }
     };
     let least = move || dirs.into_iter().filter_map(free_in).min();
-    meerkat_raft::threads::spawn_blocking(least).await.ok().flatten()
+    meerkat_raft::threads::spawn_blocking_part("space", least).await.ok().flatten()
 }
 
 async fn clear(raft: &RaftNode, alarm: Alarm) {

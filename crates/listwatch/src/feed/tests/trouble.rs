@@ -116,6 +116,23 @@ async fn a_feed_that_panics_tells_its_watchers_and_another_takes_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_panics_while_it_changes_the_cache_leaves_nobody_a_half_changed_one() {
+    let setup = Setup::new();
+    let first = put(&setup.store, "a/1", "web");
+    let mut watcher = setup.watch(state(ReadAt::MostRecent), Filter::default()).await.expect("a watch");
+    assert_eq!(read_items(&mut watcher, 2).await, format!("=a/1@{first} end@{first}"));
+    let feed = setup.feed.clone();
+    let request = tokio::spawn(async move { feed.locked(|_, _| panic!("a mistake")) });
+    assert!(request.await.is_err_and(|error| error.is_panic()), "it is told");
+    assert_eq!(read(&mut watcher).await, "over");
+    let refusal = setup.watch(after(first), Filter::default()).await.err().expect("it has failed");
+    assert_eq!(refusal.code(), 429);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let next = setup.feeds.of(&pods()).expect("pods are kept");
+    assert!(!Arc::ptr_eq(&next, &setup.feed), "it begins anew");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_store_is_hurried_only_while_somebody_waits() {
     let setup = Setup::new();
     put(&setup.store, "a/1", "web");
