@@ -28,7 +28,7 @@ struct State<T> {
     /// Of the files as they were last looked at, whether or not they could be used.
     seen: Vec<Stamp>,
     current: Arc<T>,
-    /// When they could not be used.
+    /// When they were tried last, unless they are in use.
     failed: Option<Instant>,
     tries: u64,
 }
@@ -61,7 +61,7 @@ impl<T> Reloading<T> {
             }
             // Nobody else tries the same files meanwhile.
             state.seen = seen;
-            state.failed = state.failed.map(|_| Instant::now());
+            state.failed = Some(Instant::now());
             state.tries += 1;
             (is_new, state.tries)
         };
@@ -75,12 +75,8 @@ impl<T> Reloading<T> {
                     state.current = Arc::new(made);
                     state.failed = None;
                 }
-                Err(error) => {
-                    if is_new {
-                        self.tell(&error);
-                    }
-                    state.failed = Some(Instant::now());
-                }
+                Err(error) if is_new => self.tell(&error),
+                Err(_) => {}
             }
         }
         state.current.clone()
@@ -140,6 +136,25 @@ mod tests {
         assert_eq!(*it.now(), "one");
         broken.store(false, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(*it.now(), "one", "not at each use");
+        it.retry_after = Duration::ZERO;
+        assert_eq!(*it.now(), "second");
+    }
+
+    #[test]
+    fn a_mistake_in_reading_is_that_of_one_use_and_is_tried_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("it");
+        std::fs::write(&file, "one").expect("written");
+        let (path, uses) = (file.clone(), std::sync::atomic::AtomicU32::new(0));
+        let it = Reloading::new("it", vec![file.clone()], move || {
+            assert_ne!(uses.fetch_add(1, std::sync::atomic::Ordering::Relaxed), 1, "a mistake");
+            std::fs::read_to_string(&path).map_err(|error| TlsError::file(&path, error))
+        });
+        let mut it = it.expect("there is a file");
+        std::fs::write(&file, "second").expect("written");
+        let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| it.now()));
+        assert!(used.is_err());
+        assert_eq!(*it.now(), "one");
         it.retry_after = Duration::ZERO;
         assert_eq!(*it.now(), "second");
     }
