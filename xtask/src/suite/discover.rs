@@ -31,12 +31,21 @@ pub enum Kind {
     Integration(String),
 }
 
+/// Where the time of a build goes is in `target/cargo-timings`.
+const BUILD: &[&str] = &[
+    "test",
+    "--release",
+    "--workspace",
+    "--no-run",
+    "--timings",
+    "--message-format",
+    "json-render-diagnostics",
+];
+
 /// The programs, and cargo's target directory. Diagnostics and progress go to standard error.
 pub fn build_test_programs(root: &Path) -> Result<(Vec<Program>, PathBuf), String> {
     println!("==> build");
-    let arguments =
-        ["test", "--release", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"];
-    let mut command = cargo(root, &arguments);
+    let mut command = cargo(root, BUILD);
     let mut child =
         command.stdout(Stdio::piped()).spawn().map_err(|err| format!("cannot start cargo: {err}"))?;
     let stdout = child.stdout.take().expect("stdout was asked to be a pipe");

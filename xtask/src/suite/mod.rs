@@ -17,7 +17,7 @@ mod run;
 mod summary;
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::process;
@@ -69,14 +69,23 @@ fn run_request(root: &Path, request: &Request) -> Result<(), Failure> {
 
 /// Steps and suites, each with a report. An error ends the run where it is.
 fn run_all(root: &Path, request: &Request, reports: &mut Vec<Report>) -> Result<(), String> {
-    step(reports, "setup", || process::run("setup", process::bash(root, "scripts/setup", &[])))?;
+    step(reports, "setup for builds", || setup(root, &["builds".to_owned()]))?;
     if request.lints {
         step(reports, "format", || {
             process::run("format", process::cargo(root, &["fmt", "--all", "--check"]))
         })?;
         step(reports, "tidy", || tidy::tidy(root))?;
     }
-    let (mut programs, target) = step(reports, "build", || discover::build_test_programs(root))?;
+    // What only tests need comes over the network while the processors build.
+    let (fetched, built) = std::thread::scope(|scope| {
+        let fetching = scope.spawn(|| timed(|| setup(root, &[])));
+        let built = timed(|| discover::build_test_programs(root));
+        (fetching.join(), built)
+    });
+    let fetched =
+        fetched.unwrap_or_else(|_| (Duration::ZERO, Err("the thread of the setup has panicked".to_owned())));
+    row(reports, "setup for tests, beside the build", fetched)?;
+    let (mut programs, target) = row(reports, "build", built)?;
     choose_controls(root, request, &mut programs)?;
     let suites = plan::plan(root, &target, &programs, request);
     let chosen: Vec<_> = suites.into_iter().filter(|suite| request.wants(suite)).collect();
@@ -112,16 +121,32 @@ fn choose_controls(root: &Path, request: &Request, programs: &mut Vec<Program>) 
     Ok(())
 }
 
+fn setup(root: &Path, arguments: &[String]) -> Result<(), String> {
+    process::run("setup", process::bash(root, "scripts/setup", arguments))
+}
+
 /// What is no suite, as a row with its time.
 fn step<T>(
     reports: &mut Vec<Report>,
     name: &str,
     work: impl FnOnce() -> Result<T, String>,
 ) -> Result<T, String> {
+    row(reports, name, timed(work))
+}
+
+fn timed<T>(work: impl FnOnce() -> Result<T, String>) -> (Duration, Result<T, String>) {
     let began = Instant::now();
     let done = work();
+    (began.elapsed(), done)
+}
+
+fn row<T>(
+    reports: &mut Vec<Report>,
+    name: &str,
+    (elapsed, done): (Duration, Result<T, String>),
+) -> Result<T, String> {
     let verdict = if done.is_ok() { Verdict::Passed } else { Verdict::Failed };
-    reports.push(Report::step(name, began.elapsed(), verdict));
+    reports.push(Report::step(name, elapsed, verdict));
     done
 }
 
