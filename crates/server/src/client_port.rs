@@ -3,11 +3,12 @@
 //!
 //! Always true: what lies unsent for one stream in its connection is at most [`SEND_BUFFER_BYTES`] and
 //! one frame of its body, whatever window its client offers. Bodies of streams make small frames for
-//! this reason; an answer to a single request is one frame, as large as it is.
+//! this reason. An answer to a single request goes out in pieces ([`crate::pieces`]).
 
 use crate::authority::Hosts;
 use crate::config::Config;
 use crate::listen::Listener;
+use crate::pieces::Pieces;
 use crate::punctual::{FirstWords, Heads, IDLE_WITHIN};
 use http::{Request, Version};
 use hyper::body::Incoming;
@@ -124,7 +125,7 @@ fn start<L: Listener>(
         }
         request
     });
-    let service = service.map_response(move |response| going.answered(response));
+    let service = service.map_response(move |response| going.answered(response).map(Pieces::of));
     let socket = TokioIo::new(Hosts::of(FirstWords::of(socket, heads)));
     let connection = builder.serve_connection_with_upgrades(socket, TowerToHyperService::new(service));
     let connection = open.watch(connection.into_owned());

@@ -23,6 +23,7 @@ mod memory;
 mod metrics;
 mod node;
 mod open_files;
+mod pieces;
 mod publish;
 mod punctual;
 pub mod restore;
