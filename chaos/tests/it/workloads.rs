@@ -65,8 +65,17 @@ async fn run(product: Product, seed: u64) -> Result<(), Failure> {
     tokio::time::sleep(Duration::from_secs(seconds) / 4).await;
     let finished = futures::future::join_all(workloads.into_iter().map(|workload| workload.finish())).await;
     let mut findings = Vec::new();
+    // What one workload found is told, however another ended.
+    let mut ended: Option<Failure> = None;
     for verdicts in finished {
-        for verdict in verdicts? {
+        let verdicts = verdicts.unwrap_or_else(|failure| {
+            ended = Some(match ended.take() {
+                Some(earlier) => earlier.and(failure),
+                None => failure,
+            });
+            Vec::new()
+        });
+        for verdict in verdicts {
             println!("{:10} {:6} judged: {}", verdict.workload, verdict.judged, verdict.promise);
             if verdict.judged == 0 {
                 findings.push(format!("{}: nothing was judged", verdict.promise));
@@ -77,6 +86,9 @@ async fn run(product: Product, seed: u64) -> Result<(), Failure> {
     let ops = trace.record().ops;
     let answered = ops.iter().filter(|op| op.ended == Ended::Ok).count();
     println!("{} operations, {answered} answered, in {:?}", ops.len(), began.elapsed());
-    Failure::from_findings("every promise holds", findings)?;
-    cluster.finish()
+    match (Failure::from_findings("every promise holds", findings), ended) {
+        (Ok(()), None) => cluster.finish(),
+        (Err(failure), None) | (Ok(()), Some(failure)) => Err(failure),
+        (Err(found), Some(ended)) => Err(found.and(ended)),
+    }
 }
