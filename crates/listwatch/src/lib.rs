@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  request_path, query, negotiation ──► list_plan, watch_plan      what is asked for
-//!  registry, crd, discovery, openapi                               which kinds there are
+//!  registry, crd, published, discovery, openapi                    which kinds there are
 //!  object, patch, schema, write_rules, scale                       what a write may change
 //!  cacher                                                          who sees which objects and events
 //!  table, metadata_form, protobuf                                  in which form
@@ -38,6 +38,7 @@ pub mod openapi;
 pub mod patch;
 mod percent;
 pub mod protobuf;
+pub mod published;
 pub mod query;
 pub mod registry;
 pub mod request_path;

@@ -1,14 +1,14 @@
 //! What `/version` says.
 //!
-//! Clients choose by the minor version what they may ask for: ours is the newest whose behaviour the door
-//! keeps. All values are strings, numbers too.
+//! Clients choose by the minor version what they may ask for: ours is that of the release whose
+//! kinds are served. All values are strings, numbers too.
 
 use serde_json::{Value, json};
 
 const MAJOR: &str = "1";
-const MINOR: &str = "31";
+const MINOR: &str = "36";
 
-/// `v1.31.0+meerkat-0.1.0`
+/// `v1.36.0+meerkat-0.1.0`
 pub fn git_version() -> String {
     format!("v{MAJOR}.{MINOR}.0+meerkat-{}", env!("CARGO_PKG_VERSION"))
 }
@@ -45,7 +45,7 @@ mod tests {
         let document = document();
         let fields = document.as_object().expect("an object");
         assert!(fields.values().all(Value::is_string));
-        assert!(git_version().starts_with("v1.31.0+meerkat-"));
-        assert_eq!((&document["major"], &document["minor"]), (&json!("1"), &json!("31")));
+        assert!(git_version().starts_with("v1.36.0+meerkat-"));
+        assert_eq!((&document["major"], &document["minor"]), (&json!("1"), &json!("36")));
     }
 }

@@ -44,10 +44,9 @@ pub fn add(kind: &Kind, dialect: Dialect, paths: &mut Map<String, Value>) {
     }
 }
 
-/// The ways of patching that a client is to choose from. See the module's head for the strategic one.
+/// The ways of patching that a client is to choose from.
 pub fn patch_types(kind: &Kind) -> Vec<&'static str> {
-    let is_told = |form: &&PatchForm| **form != PatchForm::StrategicMerge || schema::table(kind).is_some();
-    PatchForm::known(kind).iter().filter(is_told).map(|form| form.mime()).collect()
+    PatchForm::known(kind).iter().map(|form| form.mime()).collect()
 }
 
 fn operation(kind: &Kind, verb: &str, dialect: Dialect, segments: &[&str]) -> Value {

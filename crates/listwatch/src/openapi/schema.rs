@@ -1,32 +1,25 @@
-//! The schemas of kinds: from the tables, from definitions, or free.
+//! The schemas of kinds: from the tables, or from definitions.
 
 use super::Dialect;
-use crate::protobuf::schemas::{self, Field, Merge, Message, Type};
+use crate::published::{self, Field, Merge, Message, Shape, Type};
 use crate::registry::Kind;
 use serde_json::{Map, Value, json};
 
 /// Definitions by name.
 pub type Definitions = Map<String, Value>;
 
+const OBJECT_META: &str = "meta.ObjectMeta";
+
 /// Deeper parts of a custom schema are free in version 2. Objects of that depth are refused anyway.
 const DEPTH_MAX: u32 = 64;
 
-/// The message whose table tells of this kind.
-pub fn table(kind: &Kind) -> Option<&'static Message> {
-    if kind.custom().is_some() { None } else { schemas::message(&kind.api_version(), &kind.kind) }
-}
-
 /// `io.k8s.api.core.v1.Pod`, `com.example.stable.v1.CronTab`
 pub fn name(kind: &Kind) -> String {
-    if let Some(message) = table(kind) {
-        return message.name.to_owned();
+    if let Some(message) = kind.published() {
+        return message.openapi_name();
     }
-    if kind.custom().is_some() {
-        let reversed: Vec<&str> = kind.group.split('.').rev().collect();
-        return format!("{}.{}.{}", reversed.join("."), kind.version, kind.kind);
-    }
-    let group = kind.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-    format!("io.k8s.api.{group}.{}.{}", kind.version, kind.kind)
+    let reversed: Vec<&str> = kind.group.split('.').rev().collect();
+    format!("{}.{}.{}", reversed.join("."), kind.version, kind.kind)
 }
 
 pub fn reference(name: &str, dialect: Dialect) -> String {
@@ -43,23 +36,19 @@ pub fn group_version_kind(kind: &Kind) -> Value {
 
 /// The kind's own definition, and all that it refers to.
 pub fn define(kind: &Kind, dialect: Dialect, definitions: &mut Definitions) {
-    define_message(&schemas::OBJECT_META, dialect, definitions);
-    let mut own = match (table(kind), kind.custom()) {
-        (Some(message), _) => {
+    define_message(published::named(OBJECT_META), dialect, definitions);
+    let mut own = match kind.published() {
+        Some(message) => {
             define_message(message, dialect, definitions);
             message_schema(message, dialect)
         }
-        (None, Some((_, schema))) => custom(schema, dialect),
-        (None, None) => opaque(kind),
+        None => custom(kind.custom().and_then(|(_, schema)| schema), dialect),
     };
     let free = own.get("properties").is_none();
     if !(dialect == Dialect::V2 && free) {
         add_type_and_metadata(&mut own, dialect);
     }
-    let opaque = table(kind).is_none() && kind.custom().is_none();
-    if !(dialect == Dialect::V2 && opaque) {
-        own["x-kubernetes-group-version-kind"] = json!([group_version_kind(kind)]);
-    }
+    own["x-kubernetes-group-version-kind"] = json!([group_version_kind(kind)]);
     definitions.insert(name(kind), own);
 }
 
@@ -72,27 +61,16 @@ fn add_type_and_metadata(own: &mut Value, dialect: Dialect) {
     let text = |about: &str| json!({ "type": "string", "description": about });
     properties["apiVersion"] = text("The group and version in which the object is written.");
     properties["kind"] = text("The name of the object's kind.");
-    properties["metadata"] = refer(&schemas::OBJECT_META, dialect);
-}
-
-fn opaque(kind: &Kind) -> Value {
-    let free = |about: &str| json!({ "type": "object", "description": about, "x-kubernetes-preserve-unknown-fields": true });
-    let mut properties = json!({});
-    if kind.has_spec {
-        properties["spec"] = free("What is wanted.");
-    }
-    if kind.subresources.status {
-        properties["status"] = free("What there is.");
-    }
-    json!({ "type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": true })
+    properties["metadata"] = refer(published::named(OBJECT_META), dialect);
 }
 
 fn define_message(message: &'static Message, dialect: Dialect, definitions: &mut Definitions) {
-    if definitions.contains_key(message.name) {
+    let name = message.openapi_name();
+    if definitions.contains_key(&name) {
         return;
     }
-    definitions.insert(message.name.to_owned(), message_schema(message, dialect));
-    for field in message.fields {
+    definitions.insert(name, message_schema(message, dialect));
+    for field in message.all_fields() {
         if let Type::Message(inner) = field.of {
             define_message(inner, dialect, definitions);
         }
@@ -100,52 +78,65 @@ fn define_message(message: &'static Message, dialect: Dialect, definitions: &mut
 }
 
 fn message_schema(message: &Message, dialect: Dialect) -> Value {
+    let fields = message.all_fields();
     let properties: Map<String, Value> =
-        message.fields.iter().map(|field| (field.name.to_owned(), field_schema(field, dialect))).collect();
-    json!({ "type": "object", "description": message.about, "properties": properties })
+        fields.iter().map(|field| (field.name.to_owned(), field_schema(field, dialect))).collect();
+    let required: Vec<&str> = fields.iter().filter(|field| field.required).map(|field| field.name).collect();
+    let mut schema = json!({ "type": "object" });
+    // A message without fields takes anything in version 2 if it says that it has none.
+    if !properties.is_empty() {
+        schema["properties"] = Value::Object(properties);
+    }
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
 }
 
 fn refer(message: &Message, dialect: Dialect) -> Value {
-    let to = json!({ "$ref": reference(message.name, dialect) });
+    let to = json!({ "$ref": reference(&message.openapi_name(), dialect) });
     match dialect {
-        // Beside a reference nothing else may stand, and here stands what it is about.
-        Dialect::V3 => json!({ "allOf": [to], "description": message.about }),
-        Dialect::V2 => json!({ "$ref": to["$ref"], "description": message.about }),
+        // Beside a reference nothing else may stand.
+        Dialect::V3 => json!({ "allOf": [to] }),
+        Dialect::V2 => to,
     }
 }
 
 fn field_schema(field: &Field, dialect: Dialect) -> Value {
-    let one = match field.of {
-        Type::Text => json!({ "type": "string" }),
-        Type::Int32 => json!({ "type": "integer", "format": "int32" }),
-        Type::Int64 => json!({ "type": "integer", "format": "int64" }),
-        Type::Bool => json!({ "type": "boolean" }),
-        Type::Time | Type::MicroTime => json!({ "type": "string", "format": "date-time" }),
-        Type::Quantity => json!({ "type": "string" }),
-        Type::IntOrString => json!({ "x-kubernetes-int-or-string": true }),
-        Type::TextMap | Type::QuantityMap | Type::TimeMap => {
-            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+    let one = match (field.of, dialect) {
+        (Type::Text, _) => json!({ "type": "string" }),
+        (Type::Int32, _) => json!({ "type": "integer", "format": "int32" }),
+        (Type::Int64, _) => json!({ "type": "integer", "format": "int64" }),
+        (Type::Bool, _) => json!({ "type": "boolean" }),
+        (Type::Double, _) => json!({ "type": "number", "format": "double" }),
+        (Type::Bytes, _) => json!({ "type": "string", "format": "byte" }),
+        (Type::Time | Type::MicroTime, _) => json!({ "type": "string", "format": "date-time" }),
+        (Type::Quantity, Dialect::V2) => json!({ "type": "string" }),
+        (Type::Quantity, Dialect::V3) => json!({ "oneOf": [{ "type": "string" }, { "type": "number" }] }),
+        (Type::IntOrString, Dialect::V2) => json!({ "type": "string", "format": "int-or-string" }),
+        (Type::IntOrString, Dialect::V3) => {
+            json!({ "oneOf": [{ "type": "integer" }, { "type": "string" }], "format": "int-or-string" })
         }
-        Type::BytesMap => {
-            json!({ "type": "object", "additionalProperties": { "type": "string", "format": "byte" } })
-        }
-        Type::Json => json!({ "type": "object" }),
-        Type::Message(message) if field.repeated => json!({ "$ref": reference(message.name, dialect) }),
-        Type::Message(message) | Type::Inline(message) => refer(message, dialect),
+        (Type::Texts, _) => json!({ "type": "array", "items": { "type": "string" } }),
+        // Anything, which no type can say.
+        (Type::Json | Type::SchemaOrList | Type::SchemaOrBool | Type::SchemaOrTexts, _) => json!({}),
+        (Type::Message(message) | Type::Inline(message), _) => refer(message, dialect),
     };
-    if !field.repeated {
-        return one;
+    let mut schema = match field.shape {
+        Shape::One => one,
+        Shape::List => json!({ "type": "array", "items": one }),
+        Shape::Map => json!({ "type": "object", "additionalProperties": one }),
+    };
+    let merges = field.merge != Merge::Replace;
+    let strategy = [("merge", merges), ("retainKeys", field.retains_keys)];
+    let strategy: Vec<&str> = strategy.into_iter().filter(|(_, is)| *is).map(|(word, _)| word).collect();
+    if !strategy.is_empty() {
+        schema["x-kubernetes-patch-strategy"] = json!(strategy.join(","));
     }
-    let mut list = json!({ "type": "array", "items": one });
-    match field.merge {
-        Merge::Replace => {}
-        Merge::AsSet => list["x-kubernetes-patch-strategy"] = json!("merge"),
-        Merge::ByKey(key) => {
-            list["x-kubernetes-patch-strategy"] = json!("merge");
-            list["x-kubernetes-patch-merge-key"] = json!(key);
-        }
+    if let Merge::ByKey(key) = field.merge {
+        schema["x-kubernetes-patch-merge-key"] = json!(key);
     }
-    list
+    schema
 }
 
 fn custom(schema: Option<&Value>, dialect: Dialect) -> Value {

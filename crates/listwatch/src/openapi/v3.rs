@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_kinds_with_a_full_schema_offer_strategic_patches() {
+    fn built_in_kinds_offer_strategic_patches_and_custom_ones_do_not() {
         let strategic = |group: &str, version: &str, path: &str| {
             let document = document(&with_example(), group, version).expect("there");
             let content = &document["paths"][path]["patch"]["requestBody"]["content"];
@@ -124,7 +124,7 @@ mod tests {
         };
         assert!(strategic("", "v1", "/api/v1/namespaces/{namespace}/configmaps/{name}"));
         assert!(strategic("", "v1", "/api/v1/namespaces/{name}"));
-        assert!(!strategic("", "v1", "/api/v1/namespaces/{namespace}/pods/{name}"));
+        assert!(strategic("", "v1", "/api/v1/namespaces/{namespace}/pods/{name}"));
         let custom = "/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}";
         assert!(!strategic("stable.example.com", "v1", custom));
     }
@@ -148,12 +148,22 @@ mod tests {
     }
 
     #[test]
-    fn an_opaque_kind_tells_of_its_metadata_and_leaves_the_rest_free() {
+    fn a_built_in_kind_is_told_of_to_its_last_field() {
         let document = document(&Registry::built_in(), "apps", "v1").expect("there");
-        let schema = &document["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"];
-        assert_eq!(schema["properties"]["spec"]["x-kubernetes-preserve-unknown-fields"], true);
-        assert!(schema["properties"]["status"].is_object());
-        let revision = &document["components"]["schemas"]["io.k8s.api.apps.v1.ControllerRevision"];
-        assert!(revision["properties"].get("spec").is_none());
+        let schemas = &document["components"]["schemas"];
+        let mut at = "io.k8s.api.apps.v1.Deployment".to_owned();
+        for field in ["spec", "template", "spec", "containers", "livenessProbe", "httpGet"] {
+            let property = &schemas[&at]["properties"][field];
+            let to = property.pointer("/allOf/0").or_else(|| property.pointer("/items/allOf/0"));
+            let to = to.and_then(|to| to["$ref"].as_str()).unwrap_or_else(|| panic!("{at} {field}"));
+            at = to.rsplit('/').next().unwrap_or_default().to_owned();
+        }
+        let action = &schemas[&at];
+        assert_eq!(action["required"], json!(["port"]));
+        assert_eq!(action["properties"]["port"]["format"], "int-or-string");
+        let containers = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
+        assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
+        let strategy = &schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["strategy"];
+        assert_eq!(strategy["x-kubernetes-patch-strategy"], "retainKeys");
     }
 }

@@ -1,9 +1,9 @@
 //! A list in protobuf, written item by item: its envelope says how long it is before its first item, so
 //! whoever writes one so has to know how long all of them are.
 
-use super::schemas::{Message, Type};
 use super::wire::Writer;
-use super::{MAGIC, encode_message, message_of, of_type};
+use super::{MAGIC, encode_message, of_type};
+use crate::published::{self, Message, Shape, Type};
 use serde_json::{Map, Value};
 
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub struct ListEncoder {
 impl ListEncoder {
     /// `None` if lists of this kind have no such form.
     pub fn of(api_version: &str, kind: &str) -> Option<ListEncoder> {
-        let message = message_of(api_version, kind)?;
-        let items = message.fields.iter().find(|field| field.name == "items" && field.repeated)?;
+        let message = published::message(api_version, kind)?;
+        let items = message.field("items").filter(|field| field.shape == Shape::List)?;
         let Type::Message(item) = items.of else { return None };
         let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
         Some(ListEncoder { api_version, kind, message, number: items.number, item })

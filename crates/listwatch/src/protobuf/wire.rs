@@ -15,8 +15,9 @@ const VARINT_BYTES_MAX: usize = 10;
 pub enum Raw<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Of fixed size; nothing that we read has them.
-    Fixed,
+    Fixed64([u8; 8]),
+    /// Nothing that we read has them.
+    Fixed32,
 }
 
 /// How many fields may still be read.
@@ -56,13 +57,13 @@ impl<'a> Reader<'a> {
         let number = number.ok_or_else(|| malformed("a field has no number"))?;
         let raw = match tag & 7 {
             0 => Raw::Varint(self.varint()?),
-            1 => self.take(8).map(|_| Raw::Fixed)?,
+            1 => Raw::Fixed64(self.take(8)?.try_into().map_err(|_| malformed("a number is cut off"))?),
             2 => {
                 let length =
                     usize::try_from(self.varint()?).map_err(|_| malformed("a length is too large"))?;
                 Raw::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Raw::Fixed)?,
+            5 => self.take(4).map(|_| Raw::Fixed32)?,
             _ => return Err(malformed("a field has a wire type that is not known")),
         };
         Ok(Some((number, raw)))
@@ -160,7 +161,12 @@ mod tests {
         let bytes =
             [0x08, 0x96, 0x01, 0x12, 0x02, b'h', b'i', 0x1d, 1, 2, 3, 4, 0x21, 1, 2, 3, 4, 5, 6, 7, 8];
         let fields = read(&bytes).expect("good");
-        let expected = [(1, "Varint(150)"), (2, "Bytes([104, 105])"), (3, "Fixed"), (4, "Fixed")];
+        let expected = [
+            (1, "Varint(150)"),
+            (2, "Bytes([104, 105])"),
+            (3, "Fixed32"),
+            (4, "Fixed64([1, 2, 3, 4, 5, 6, 7, 8])"),
+        ];
         assert_eq!(fields, expected.map(|(number, raw)| (number, raw.to_owned())));
     }
 

@@ -4,6 +4,7 @@
 
 use crate::json_path::JsonPath;
 use crate::names::NameRule;
+use crate::published::{self, Message};
 use crate::schema::StoredDefaults;
 use crate::status::GroupResource;
 use serde::Deserialize;
@@ -224,6 +225,11 @@ impl Kind {
             Origin::BuiltIn => None,
             Origin::Custom { definition, schema, .. } => Some((definition, schema.as_ref())),
         }
+    }
+
+    /// What a built-in kind is made of.
+    pub fn published(&self) -> Option<&'static Message> {
+        if self.custom().is_some() { None } else { published::message(&self.api_version(), &self.kind) }
     }
 
     pub fn is_terminating(&self) -> bool {
