@@ -268,6 +268,34 @@ fn other_kinds_and_pages_answer_too() {
     });
 }
 
+/// What kubectl follows to the end of each kind, as if it were always there.
+const MINIMAL: &str = "
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: m}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}
+---
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: m}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}
+---
+{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: m}, spec: {serviceName: s, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}
+---
+{apiVersion: v1, kind: ReplicationController, metadata: {name: m}, spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: m}, value: 5}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: m}, addressType: IPv4, endpoints: [{addresses: [1.2.3.4]}], ports: [{port: 80}]}
+";
+
+#[test]
+fn minimal_objects_are_described_and_explained() {
+    with_each("kubectl describe", |hand| {
+        hand.does("create -f -", MINIMAL, "created")?;
+        for kind in ["deployment", "rs", "statefulset", "rc", "priorityclass"] {
+            hand.does(&format!("describe {kind} m"), "", "m")?;
+        }
+        hand.does("get rs m", "", "DESIRED")?;
+        hand.does("explain deployment.spec.template.spec.containers.livenessProbe.httpGet.port", "", "port")?;
+        Ok(())
+    });
+}
+
 /// From 1.32 on in protobuf.
 #[test]
 fn what_kubectl_makes_itself_is_taken_as_it_sends_it() {

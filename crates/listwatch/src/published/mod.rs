@@ -6,6 +6,8 @@
 //! cannot tell different things. The file is part of the program: a mistake in it is ours, and stops the
 //! member (and the tests below) when it is first needed. A message may contain itself.
 
+pub mod defaults;
+
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 

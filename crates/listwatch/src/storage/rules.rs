@@ -8,7 +8,8 @@ use super::secret;
 use crate::crd;
 use crate::object::Object;
 use crate::patch::apply::{self, Writer};
-use crate::patch::typed;
+use crate::patch::typed::Place;
+use crate::published::defaults;
 use crate::registry::{Kind, Registry};
 use crate::schema::{FieldValidation, Schema};
 use crate::status::Refusal;
@@ -42,7 +43,7 @@ pub(super) fn subresource(endpoint: Endpoint) -> &'static str {
 }
 
 impl Rules<'_> {
-    /// An object as a client sent it or a patch made it, without what its schema does not know; and what is
+    /// An object as a client sent it or a patch made it, without what its kind does not know; and what is
     /// to be said of that.
     pub(super) fn read(
         &self,
@@ -68,6 +69,9 @@ impl Rules<'_> {
         if is_definition(self.kind) {
             crd::set_defaults(object.as_map_mut());
         }
+        if let Some(message) = self.kind.published() {
+            defaults::fill(message, object.as_map_mut());
+        }
     }
 
     fn writer<'w>(
@@ -82,7 +86,7 @@ impl Rules<'_> {
             subresource,
             ignored,
             now: self.now,
-            place: self.schema.as_deref().map_or(typed::Place::BUILT_IN, typed::Place::Root),
+            place: self.schema.as_deref().map_or(Place::BUILT_IN, Place::Root),
         }
     }
 
@@ -119,6 +123,11 @@ impl Rules<'_> {
             definition::hold(&mut object);
         }
         let mut decision = write_rules::before_create(object, self.kind, self.namespace, birth)?;
+        if let Some(message) = self.kind.published().filter(|_| self.kind.subresources.status) {
+            // The status that was sent is gone, and what there is of a new object is said here.
+            defaults::fill(message, decision.object.as_map_mut());
+            decision.write = Write::Create(stored_bytes(&decision.object, self.kind));
+        }
         self.check_schema(&decision.object, None)?;
         if is_definition(self.kind) {
             definition::check(&decision.object, None)?;

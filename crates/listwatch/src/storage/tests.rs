@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+mod built_in;
 mod definitions;
 mod lists;
 mod races;
