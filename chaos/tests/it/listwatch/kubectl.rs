@@ -292,7 +292,12 @@ fn minimal_objects_are_described_and_explained() {
         }
         hand.does("get rs m", "", "DESIRED")?;
         hand.does("explain deployment.spec.template.spec.containers.livenessProbe.httpGet.port", "", "port")?;
-        Ok(())
+        let wrong = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: w}, spec: {replicas: three, selector: {}, template: {}}}";
+        hand.fails(
+            "create --validate=false -f -",
+            wrong,
+            "cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+        )
     });
 }
 

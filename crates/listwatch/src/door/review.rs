@@ -7,6 +7,7 @@ use super::request::Asked;
 use super::{body, show};
 use crate::negotiation::Answer;
 use crate::object::Object;
+use crate::published::typed;
 use crate::status::Refusal;
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
@@ -16,6 +17,7 @@ pub fn answer(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusal> {
     let form = show::form(&asked.kind, Answer::One, &asked.look.accept)?;
     let document = body::decode(header(&asked.headers, &CONTENT_TYPE), body::readable(&asked.kind), sent)?;
     let (mut review, _) = Object::decode(document.value)?;
+    typed::check(&asked.kind, &mut review)?;
     review.set_api_version(&asked.kind.api_version());
     review.set_kind(&asked.kind.kind);
     let spec = review.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();

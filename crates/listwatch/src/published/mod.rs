@@ -7,6 +7,7 @@
 //! member (and the tests below) when it is first needed. A message may contain itself.
 
 pub mod defaults;
+pub mod typed;
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};

@@ -7,9 +7,11 @@ use super::update::{SCALE, answer, checked, create_named, present, scale_answer}
 use super::{Answer, Part, Patch, Place, Storage};
 use crate::negotiation::PatchForm;
 use crate::object::Object;
+use crate::object::check::shown;
 use crate::patch as language;
+use crate::published::typed::refusal_prefix;
 use crate::registry::ScalePaths;
-use crate::status::Refusal;
+use crate::status::{Cause, Refusal};
 use crate::write_options::{ApplyOptions, WriteOptions};
 use crate::write_rules::Endpoint;
 use serde_json::Value;
@@ -55,7 +57,8 @@ impl Storage {
         let decide = |current: Option<&Object>| {
             let stored = present(current, &rules)?;
             let patched = patched(form, stored.to_value(), body, &place.kind.kind)?;
-            let (mut object, warnings) = rules.read(patched, options.field_validation)?;
+            let read = rules.read(patched, options.field_validation);
+            let (mut object, warnings) = read.map_err(|refusal| blame_patch(refusal, &rules, body))?;
             rules.fill_defaults(&mut object);
             let decision = rules.update(stored, object, endpoint, Some(subresource(endpoint)))?;
             Ok(Decided { decision, warnings })
@@ -119,6 +122,12 @@ fn applied(
         Some(stored) => rules.update(stored, object, endpoint, None),
         None => create_named(rules, object),
     }
+}
+
+/// What a patch makes can be read, or the patch is what is wrong.
+fn blame_patch(refusal: Refusal, rules: &Rules<'_>, patch: &Value) -> Refusal {
+    let Some(why) = refusal.message.strip_prefix(&refusal_prefix(rules.kind)) else { return refusal };
+    Refusal::invalid("", "", "", vec![Cause::invalid("patch", &shown(&patch.to_string()), why)])
 }
 
 fn patched(form: PatchForm, document: Value, patch: &Value, kind: &str) -> Result<Value, Refusal> {

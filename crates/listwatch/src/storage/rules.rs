@@ -9,7 +9,7 @@ use crate::crd;
 use crate::object::Object;
 use crate::patch::apply::{self, Writer};
 use crate::patch::typed::Place;
-use crate::published::defaults;
+use crate::published::{defaults, typed};
 use crate::registry::{Kind, Registry};
 use crate::schema::{FieldValidation, Schema};
 use crate::status::Refusal;
@@ -51,6 +51,7 @@ impl Rules<'_> {
         validation: FieldValidation,
     ) -> Result<(Object, Vec<String>), Refusal> {
         let (mut object, mut unknown) = Object::decode(body)?;
+        unknown.extend(typed::check(self.kind, &mut object)?);
         if self.kind.group.is_empty() && self.kind.kind == "Secret" {
             secret::encode(&mut object)?;
         }

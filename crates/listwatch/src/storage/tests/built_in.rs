@@ -2,6 +2,91 @@
 
 use super::*;
 
+/// What a write of each sort comes to.
+async fn refusals(bench: &Bench, plural: &str, body: Value) -> [Refusal; 4] {
+    let patch = |form, body| Patch::Of { form, body, options: WriteOptions::default() };
+    let kind = bench.kind(plural);
+    let place = Place { kind: &kind, namespace: "n", name: "good", writer: Writer::Door };
+    let by = |patch: Patch| async move { bench.storage.patch(place, WHOLE, &patch, "m").await };
+    let mut named = body.clone();
+    named["metadata"]["name"] = json!("good");
+    [
+        bench.create(plural, "n", body.clone()).await.expect_err("no such object"),
+        bench.update(plural, WHOLE, named.clone()).await.expect_err("no such object"),
+        by(patch(PatchForm::Merge, body.clone())).await.expect_err("no such object"),
+        by(patch(PatchForm::StrategicMerge, body)).await.expect_err("no such object"),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_typed_client_could_read_is_not_stored() {
+    let bench = Bench::new().await;
+    for (plural, good, bad, why) in [
+        (
+            "configmaps",
+            json!({}),
+            json!({ "metadata": { "name": "bad" }, "data": { "one": 1 } }),
+            "json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
+        ),
+        (
+            "deployments",
+            json!({ "spec": { "replicas": 3 } }),
+            json!({ "metadata": { "name": "bad" }, "spec": { "replicas": "three" } }),
+            "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+    ] {
+        let mut good = good;
+        good["metadata"] = json!({ "name": "good" });
+        bench.create(plural, "n", good).await.expect("made");
+        let [created, updated, merged, strategic] = refusals(&bench, plural, bad).await;
+        for refusal in [created, updated] {
+            assert_eq!(refusal.code(), 400, "{refusal}");
+            let kind = &bench.kind(plural).kind;
+            let expected = format!("{kind} in version \"v1\" cannot be handled as a {kind}: {why}");
+            assert_eq!(refusal.message, expected);
+        }
+        for refusal in [merged, strategic] {
+            assert_eq!((refusal.code(), refusal.causes[0].field.as_str()), (422, "patch"), "{refusal}");
+            assert!(refusal.message.ends_with(why), "{refusal}");
+        }
+    }
+    let applied = json!({ "metadata": { "name": "good" }, "data": { "one": {} } });
+    assert_eq!(code(bench.apply("configmaps", "m", false, applied).await), 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_that_a_built_in_kind_does_not_have() {
+    let bench = Bench::new().await;
+    let body = |name: &str| {
+        let container = json!({ "name": "c", "imag": "i" });
+        let template = json!({ "spec": { "containers": [container] } });
+        json!({ "metadata": { "name": name }, "spec": { "template": template, "replica": 1 } })
+    };
+    let create = async |name: &str, field_validation: FieldValidation| {
+        let options = WriteOptions { field_validation, ..WriteOptions::default() };
+        bench.create_with("deployments", "n", body(name), &options).await
+    };
+    let unknown = ["spec.replica", "spec.template.spec.containers[0].imag"];
+    let words = unknown.map(|path| format!("unknown field {path:?}"));
+    let refusal = create("a", FieldValidation::Strict).await.expect_err("strict");
+    let why = format!("strict decoding error: {}", words.join(", "));
+    let expected = format!("Deployment in version \"v1\" cannot be handled as a Deployment: {why}");
+    assert_eq!((refusal.code(), refusal.message), (400, expected));
+    let warned = create("a", FieldValidation::Warn).await.expect("made");
+    assert_eq!(warned.warnings, words);
+    assert_eq!(warned.object["spec"].get("replica"), None);
+    assert_eq!(warned.object["spec"]["template"]["spec"]["containers"][0].get("imag"), None);
+    assert_eq!(create("b", FieldValidation::Ignore).await.expect("made").warnings, [""; 0]);
+
+    let options = WriteOptions { field_validation: FieldValidation::Strict, ..WriteOptions::default() };
+    let patch = Patch::Of { form: PatchForm::Merge, body: json!({ "spec": { "replica": 1 } }), options };
+    let kind = bench.kind("deployments");
+    let place = Place { kind: &kind, namespace: "n", name: "a", writer: Writer::Door };
+    let refusal = bench.storage.patch(place, WHOLE, &patch, "m").await.expect_err("strict");
+    assert_eq!((refusal.code(), refusal.causes[0].field.as_str()), (422, "patch"));
+    assert!(refusal.message.ends_with("strict decoding error: unknown field \"spec.replica\""), "{refusal}");
+}
+
 /// What `kubectl describe` follows without a look whether it is there.
 #[tokio::test(start_paused = true)]
 async fn a_minimal_object_has_what_is_described_and_shown() {
