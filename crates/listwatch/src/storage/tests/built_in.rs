@@ -87,78 +87,66 @@ async fn fields_that_a_built_in_kind_does_not_have() {
     assert!(refusal.message.ends_with("strict decoding error: unknown field \"spec.replica\""), "{refusal}");
 }
 
-/// What `kubectl describe` follows without a look whether it is there.
+type Row = (&'static str, Value, [(&'static str, Value); 2]);
+
+/// A kind, the least that one says of an object, and what is filled in: what `kubectl describe` follows
+/// without a look whether it is there, and what tables show.
+fn minimal() -> Vec<Row> {
+    let containers = json!({ "containers": [{ "name": "c", "image": "i" }] });
+    let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": containers });
+    let workload = json!({ "spec": { "selector": { "matchLabels": { "a": "b" } }, "template": template } });
+    let made = json!({ "spec": { "template": template } });
+    let slice = json!({ "addressType": "IPv4", "endpoints": [], "ports": [{ "port": 80 }] });
+    let row = |plural, sent: &Value, one: (&'static str, Value), other: (&'static str, Value)| -> Row {
+        (plural, sent.clone(), [one, other])
+    };
+    let replicas = || ("/spec/replicas", json!(1));
+    let surge = ("/spec/strategy/rollingUpdate/maxSurge", json!("25%"));
+    let partition = ("/spec/updateStrategy/rollingUpdate/partition", json!(0));
+    let strategy = ("/spec/updateStrategy/type", json!("RollingUpdate"));
+    let phase = || ("/status/phase", json!("Pending"));
+    let class = json!({ "value": 5 });
+    let service = json!({ "spec": { "ports": [{ "port": 80 }] } });
+    let pod = json!({ "spec": containers, "status": { "phase": "Failed" } });
+    vec![
+        row("deployments", &workload, replicas(), surge),
+        row("replicasets", &workload, replicas(), ("/status/replicas", json!(0))),
+        row("statefulsets", &workload, replicas(), partition),
+        row("daemonsets", &workload, strategy, ("/status/numberReady", json!(0))),
+        row("replicationcontrollers", &made, replicas(), ("/spec/selector/a", json!("b"))),
+        row("jobs", &made, ("/spec/completions", json!(1)), ("/metadata/labels/a", json!("b"))),
+        row(
+            "priorityclasses",
+            &class,
+            ("/preemptionPolicy", json!("PreemptLowerPriority")),
+            ("/value", json!(5)),
+        ),
+        row("endpointslices", &slice, ("/ports/0/name", json!("")), ("/ports/0/protocol", json!("TCP"))),
+        row("secrets", &json!({}), ("/type", json!("Opaque")), ("/kind", json!("Secret"))),
+        row(
+            "services",
+            &service,
+            ("/spec/type", json!("ClusterIP")),
+            ("/spec/ports/0/targetPort", json!(80)),
+        ),
+        row("pods", &pod, phase(), ("/spec/dnsPolicy", json!("ClusterFirst"))),
+        row(
+            "persistentvolumeclaims",
+            &json!({ "spec": {} }),
+            phase(),
+            ("/spec/volumeMode", json!("Filesystem")),
+        ),
+    ]
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_minimal_object_has_what_is_described_and_shown() {
     let bench = Bench::new().await;
-    let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
-    let selector = json!({ "matchLabels": { "a": "b" } });
-    let workload = json!({ "selector": selector, "template": template });
-    for (plural, rest, filled) in [
-        (
-            "deployments",
-            json!({ "spec": workload }),
-            vec![("/spec/replicas", json!(1)), ("/spec/strategy/rollingUpdate/maxSurge", json!("25%"))],
-        ),
-        (
-            "replicasets",
-            json!({ "spec": workload }),
-            vec![("/spec/replicas", json!(1)), ("/status/replicas", json!(0))],
-        ),
-        (
-            "statefulsets",
-            json!({ "spec": workload }),
-            vec![("/spec/replicas", json!(1)), ("/spec/updateStrategy/rollingUpdate/partition", json!(0))],
-        ),
-        (
-            "daemonsets",
-            json!({ "spec": workload }),
-            vec![("/spec/updateStrategy/type", json!("RollingUpdate")), ("/status/numberReady", json!(0))],
-        ),
-        (
-            "replicationcontrollers",
-            json!({ "spec": { "template": template } }),
-            vec![("/spec/replicas", json!(1)), ("/spec/selector/a", json!("b"))],
-        ),
-        (
-            "priorityclasses",
-            json!({ "value": 5 }),
-            vec![("/preemptionPolicy", json!("PreemptLowerPriority"))],
-        ),
-        (
-            "endpointslices",
-            json!({ "addressType": "IPv4", "endpoints": [], "ports": [{ "port": 80 }] }),
-            vec![("/ports/0/name", json!("")), ("/ports/0/protocol", json!("TCP"))],
-        ),
-        ("secrets", json!({}), vec![("/type", json!("Opaque"))]),
-        (
-            "services",
-            json!({ "spec": { "ports": [{ "port": 80 }] } }),
-            vec![("/spec/type", json!("ClusterIP")), ("/spec/ports/0/targetPort", json!(80))],
-        ),
-        (
-            "pods",
-            json!({ "spec": template["spec"], "status": { "phase": "Failed" } }),
-            vec![("/status/phase", json!("Pending")), ("/spec/dnsPolicy", json!("ClusterFirst"))],
-        ),
-        (
-            "persistentvolumeclaims",
-            json!({ "spec": {} }),
-            vec![("/status/phase", json!("Pending")), ("/spec/volumeMode", json!("Filesystem"))],
-        ),
-        (
-            "jobs",
-            json!({ "spec": { "template": template } }),
-            vec![("/spec/completions", json!(1)), ("/metadata/labels/a", json!("b"))],
-        ),
-    ] {
-        let mut sent = rest;
+    for (plural, mut sent, filled) in minimal() {
         sent["metadata"] = json!({ "name": "minimal" });
         let namespace = if bench.kind(plural).is_namespaced() { "n" } else { "" };
-        let made = bench
-            .create(plural, namespace, sent)
-            .await
-            .unwrap_or_else(|refusal| panic!("{plural}: {refusal}"));
+        let made = bench.create(plural, namespace, sent).await;
+        let made = made.unwrap_or_else(|refusal| panic!("{plural}: {refusal}"));
         for (path, value) in filled {
             assert_eq!(made.pointer(path), Some(&value), "{plural} {path}");
         }
