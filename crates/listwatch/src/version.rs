@@ -1,22 +1,24 @@
 //! What `/version` says.
 //!
-//! Clients choose by the minor version what they may ask for: ours is that of the release whose
-//! kinds are served. All values are strings, numbers too.
+//! Clients choose by the minor version what they may ask for: ours is the release whose behaviour the door
+//! keeps. All values are strings, numbers too.
 
 use serde_json::{Value, json};
 
-const MAJOR: &str = "1";
-const MINOR: &str = "36";
+/// The release of Kubernetes that the door behaves like, by its major and minor version.
+pub const RELEASE: (u16, u16) = (1, 36);
 
 /// `v1.36.0+meerkat-0.1.0`
 pub fn git_version() -> String {
-    format!("v{MAJOR}.{MINOR}.0+meerkat-{}", env!("CARGO_PKG_VERSION"))
+    let (major, minor) = RELEASE;
+    format!("v{major}.{minor}.0+meerkat-{}", env!("CARGO_PKG_VERSION"))
 }
 
 pub fn document() -> Value {
+    let (major, minor) = RELEASE;
     json!({
-        "major": MAJOR,
-        "minor": MINOR,
+        "major": major.to_string(),
+        "minor": minor.to_string(),
         "gitVersion": git_version(),
         "gitCommit": "",
         "gitTreeState": "",
@@ -45,7 +47,11 @@ mod tests {
         let document = document();
         let fields = document.as_object().expect("an object");
         assert!(fields.values().all(Value::is_string));
-        assert!(git_version().starts_with("v1.36.0+meerkat-"));
-        assert_eq!((&document["major"], &document["minor"]), (&json!("1"), &json!("36")));
+        let (major, minor) = RELEASE;
+        assert!(git_version().starts_with(&format!("v{major}.{minor}.0+meerkat-")));
+        assert_eq!(
+            (&document["major"], &document["minor"]),
+            (&json!(major.to_string()), &json!(minor.to_string()))
+        );
     }
 }

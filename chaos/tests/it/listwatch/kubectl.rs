@@ -291,6 +291,7 @@ fn minimal_objects_are_described_and_explained() {
             hand.does(&format!("describe {kind} m"), "", "m")?;
         }
         hand.does("get rs m", "", "DESIRED")?;
+        hand.does("delete priorityclass m", "", "deleted")?;
         hand.does("explain deployment.spec.template.spec.containers.livenessProbe.httpGet.port", "", "port")?;
         let wrong = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: w}, spec: {replicas: three, selector: {}, template: {}}}";
         hand.fails(

@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// What a set of pods is made of, and no more.
+fn workload() -> Value {
+    let containers = json!([{ "name": "c", "image": "i" }]);
+    let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": containers } });
+    json!({ "spec": { "selector": { "matchLabels": { "a": "b" } }, "template": template } })
+}
+
 /// What a write of each sort comes to.
 async fn refusals(bench: &Bench, plural: &str, body: Value) -> [Refusal; 4] {
     let patch = |form, body| Patch::Of { form, body, options: WriteOptions::default() };
@@ -30,7 +37,7 @@ async fn what_no_typed_client_could_read_is_not_stored() {
         ),
         (
             "deployments",
-            json!({ "spec": { "replicas": 3 } }),
+            workload(),
             json!({ "metadata": { "name": "bad" }, "spec": { "replicas": "three" } }),
             "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
         ),
@@ -58,9 +65,11 @@ async fn what_no_typed_client_could_read_is_not_stored() {
 async fn fields_that_a_built_in_kind_does_not_have() {
     let bench = Bench::new().await;
     let body = |name: &str| {
-        let container = json!({ "name": "c", "imag": "i" });
-        let template = json!({ "spec": { "containers": [container] } });
-        json!({ "metadata": { "name": name }, "spec": { "template": template, "replica": 1 } })
+        let mut body = workload();
+        body["metadata"] = json!({ "name": name });
+        body["spec"]["replica"] = json!(1);
+        body["spec"]["template"]["spec"]["containers"][0]["imag"] = json!("i");
+        body
     };
     let create = async |name: &str, field_validation: FieldValidation| {
         let options = WriteOptions { field_validation, ..WriteOptions::default() };
@@ -92,10 +101,12 @@ type Row = (&'static str, Value, [(&'static str, Value); 2]);
 /// A kind, the least that one says of an object, and what is filled in: what `kubectl describe` follows
 /// without a look whether it is there, and what tables show.
 fn minimal() -> Vec<Row> {
-    let containers = json!({ "containers": [{ "name": "c", "image": "i" }] });
-    let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": containers });
-    let workload = json!({ "spec": { "selector": { "matchLabels": { "a": "b" } }, "template": template } });
+    let workload = workload();
+    let template = &workload["spec"]["template"];
     let made = json!({ "spec": { "template": template } });
+    let mut job = made.clone();
+    job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+    let claim = json!({ "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
     let slice = json!({ "addressType": "IPv4", "endpoints": [], "ports": [{ "port": 80 }] });
     let row = |plural, sent: &Value, one: (&'static str, Value), other: (&'static str, Value)| -> Row {
         (plural, sent.clone(), [one, other])
@@ -107,14 +118,14 @@ fn minimal() -> Vec<Row> {
     let phase = || ("/status/phase", json!("Pending"));
     let class = json!({ "value": 5 });
     let service = json!({ "spec": { "ports": [{ "port": 80 }] } });
-    let pod = json!({ "spec": containers, "status": { "phase": "Failed" } });
+    let pod = json!({ "spec": template["spec"], "status": { "phase": "Failed" } });
     vec![
         row("deployments", &workload, replicas(), surge),
         row("replicasets", &workload, replicas(), ("/status/replicas", json!(0))),
         row("statefulsets", &workload, replicas(), partition),
         row("daemonsets", &workload, strategy, ("/status/numberReady", json!(0))),
         row("replicationcontrollers", &made, replicas(), ("/spec/selector/a", json!("b"))),
-        row("jobs", &made, ("/spec/completions", json!(1)), ("/metadata/labels/a", json!("b"))),
+        row("jobs", &job, ("/spec/completions", json!(1)), ("/metadata/labels/a", json!("b"))),
         row(
             "priorityclasses",
             &class,
@@ -130,12 +141,7 @@ fn minimal() -> Vec<Row> {
             ("/spec/ports/0/targetPort", json!(80)),
         ),
         row("pods", &pod, phase(), ("/spec/dnsPolicy", json!("ClusterFirst"))),
-        row(
-            "persistentvolumeclaims",
-            &json!({ "spec": {} }),
-            phase(),
-            ("/spec/volumeMode", json!("Filesystem")),
-        ),
+        row("persistentvolumeclaims", &claim, phase(), ("/spec/volumeMode", json!("Filesystem"))),
     ]
 }
 
