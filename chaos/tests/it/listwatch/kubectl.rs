@@ -270,17 +270,44 @@ fn other_kinds_and_pages_answer_too() {
 
 /// What kubectl follows to the end of each kind, as if it were always there.
 const MINIMAL: &str = "
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: m}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: m}
+spec:
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}
 ---
-{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: m}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: m}
+spec:
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}
 ---
-{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: m}, spec: {serviceName: s, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: m}
+spec:
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}
 ---
-{apiVersion: v1, kind: ReplicationController, metadata: {name: m}, spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: m}
+spec:
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}
 ---
-{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: m}, value: 5}
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: m}
+value: 5
 ---
-{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: m}, addressType: IPv4, endpoints: [{addresses: [1.2.3.4]}], ports: [{port: 80}]}
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: m}
+addressType: IPv4
+endpoints: [{addresses: [1.2.3.4]}]
+ports: [{port: 80}]
 ";
 
 #[test]
@@ -293,7 +320,7 @@ fn minimal_objects_are_described_and_explained() {
         hand.does("get rs m", "", "DESIRED")?;
         hand.does("delete priorityclass m", "", "deleted")?;
         hand.does("explain deployment.spec.template.spec.containers.livenessProbe.httpGet.port", "", "port")?;
-        let wrong = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: w}, spec: {replicas: three, selector: {}, template: {}}}";
+        let wrong = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w}\nspec: {replicas: three}";
         hand.fails(
             "create --validate=false -f -",
             wrong,

@@ -118,8 +118,10 @@ fn field_schema(field: &Field, dialect: Dialect) -> Value {
             json!({ "oneOf": [{ "type": "integer" }, { "type": "string" }], "format": "int-or-string" })
         }
         (Type::Texts, _) => json!({ "type": "array", "items": { "type": "string" } }),
-        // Anything, which no type can say.
-        (Type::Json | Type::SchemaOrList | Type::SchemaOrBool | Type::SchemaOrTexts, _) => json!({}),
+        // Anything, which no type can say. kubectl takes an empty schema for none.
+        (Type::Json | Type::SchemaOrList | Type::SchemaOrBool | Type::SchemaOrTexts, _) => {
+            json!({ "x-kubernetes-preserve-unknown-fields": true })
+        }
         (Type::Message(message) | Type::Inline(message), _) => refer(message, dialect),
     };
     let mut schema = match field.shape {

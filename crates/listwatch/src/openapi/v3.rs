@@ -165,5 +165,7 @@ mod tests {
         assert_eq!(containers["x-kubernetes-patch-merge-key"], "name");
         let strategy = &schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["strategy"];
         assert_eq!(strategy["x-kubernetes-patch-strategy"], "retainKeys");
+        let revision = &schemas["io.k8s.api.apps.v1.ControllerRevision"]["properties"]["data"];
+        assert_ne!(*revision, json!({}), "kubectl says that there is no such field");
     }
 }
