@@ -274,12 +274,24 @@ impl Object {
     }
 
     pub fn set_label(&mut self, name: &str, value: &str) {
-        let mut labels = match self.meta("labels") {
-            Some(Value::Object(labels)) => labels.clone(),
+        self.set_meta_member("labels", name, Some(value));
+    }
+
+    /// `None` takes it out.
+    pub fn set_annotation(&mut self, name: &str, value: Option<&str>) {
+        self.set_meta_member("annotations", name, value);
+    }
+
+    fn set_meta_member(&mut self, field: &str, name: &str, value: Option<&str>) {
+        let mut map = match self.meta(field) {
+            Some(Value::Object(map)) => map.clone(),
             _ => Map::new(),
         };
-        labels.insert(name.to_owned(), json!(value));
-        self.set_meta("labels", Some(Value::Object(labels)));
+        match value {
+            Some(value) => drop(map.insert(name.to_owned(), json!(value))),
+            None => drop(map.remove(name)),
+        }
+        self.set_meta(field, (!map.is_empty()).then_some(Value::Object(map)));
     }
 
     pub fn set_finalizers(&mut self, finalizers: &[String]) {

@@ -8,6 +8,7 @@
 //! A change that is none leaves the entries as they are, time and all, so that it is no write.
 
 use super::field_set::FieldSet;
+use super::last_applied;
 use super::managers::{Manager, Managers, Operation, Owned, stamp};
 use super::typed::{Difference, Place, fields_of, merge, prune};
 use crate::object::Object;
@@ -87,7 +88,7 @@ impl Writer<'_> {
 }
 
 /// Who owns what is no part of what is owned.
-fn untracked(object: &Object) -> Value {
+pub(super) fn untracked(object: &Object) -> Value {
     let mut object = object.clone();
     object.set_managed_fields(Vec::new());
     object.into_value()
@@ -109,6 +110,7 @@ pub fn apply(
     if live.is_some() && managers.is_empty() {
         own_all(&mut managers, old, writer);
     }
+    let annotation = last_applied::annotation_of(writer, old, &config);
     let config = without_nulls(config.into_value());
     let said = fields_of(writer.place, &config);
     let mut merged = merge(writer.place, untracked(old), config)?;
@@ -120,9 +122,11 @@ pub fn apply(
     let (mut object, _) = Object::decode(merged)?;
 
     let difference = writer.difference(old, &object);
+    let released = if force { FieldSet::default() } else { last_applied::released(writer, old) };
     let mut contested: BTreeMap<&Manager, FieldSet> = BTreeMap::new();
     for (manager, owned) in managers.0.iter().filter(|(manager, _)| **manager != me) {
-        let both = owned.fields.intersection(&difference.changed);
+        let mut both = owned.fields.intersection(&difference.changed);
+        both.subtract(&released);
         if !both.is_empty() {
             contested.insert(manager, both);
         }
@@ -141,6 +145,9 @@ pub fn apply(
         managers.0.insert(me, Owned { fields, time });
     }
     object.set_managed_fields(managers.encode());
+    if let Some(annotation) = annotation {
+        last_applied::put(&mut object, &annotation);
+    }
     Ok(object)
 }
 

@@ -8,6 +8,7 @@
 pub mod apply;
 pub mod field_set;
 pub mod json;
+mod last_applied;
 pub mod lists;
 mod managers;
 pub mod merge;
