@@ -60,6 +60,8 @@ pub enum Answer {
     /// A Status, or an object without any other shape.
     Plain,
     One,
+    /// One that is answered and not kept: no rows are made of it.
+    Review,
     List,
     Watch,
     /// `/api` and `/apis`.
@@ -214,7 +216,7 @@ impl Offer<'_> {
         }
         match (self.answer, shape) {
             (_, Shape::Whole)
-            | (Answer::One | Answer::Watch, Shape::PartialMetadata(_))
+            | (Answer::One | Answer::Review | Answer::Watch, Shape::PartialMetadata(_))
             | (Answer::List, Shape::PartialMetadataList(_)) => true,
             (Answer::One | Answer::List | Answer::Watch, Shape::Table(_)) => {
                 matches!(media, Media::Json | Media::Yaml)
@@ -348,7 +350,9 @@ mod tests {
 
     #[test]
     fn who_does_not_care_gets_json() {
-        for answer in [Answer::Plain, Answer::One, Answer::List, Answer::Watch, Answer::Discovery] {
+        for answer in
+            [Answer::Plain, Answer::One, Answer::Review, Answer::List, Answer::Watch, Answer::Discovery]
+        {
             for accept in [
                 "",
                 " ",
@@ -371,6 +375,8 @@ mod tests {
         check(&accept, custom(Answer::One), "Json Table(V1)");
         check(&accept, custom(Answer::Watch), "Json Table(V1)");
         check(&accept, custom(Answer::Plain), "Json Whole");
+        check(&accept, built_in(Answer::Review), "Json Whole");
+        check(TABLE, built_in(Answer::Review), "406");
         check(
             "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
             custom(Answer::List),

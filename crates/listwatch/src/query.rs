@@ -85,7 +85,12 @@ impl Query {
         match duration(text) {
             Some(Duration::ZERO) => Ok(REQUEST_TIMEOUT_MAX),
             Some(asked) => Ok(asked.min(REQUEST_TIMEOUT_MAX)),
-            None => Err(Refusal::bad_request(format!("timeout is no duration: {:?}", excerpt(text)))),
+            None => {
+                let shown = excerpt(text);
+                let why =
+                    format!("invalid timeout specified in the request URL - invalid duration {shown:?}");
+                Err(Refusal::bad_request(why))
+            }
         }
     }
 
@@ -102,9 +107,11 @@ impl Query {
     }
 }
 
-/// `1m30s`, `1.5h`, `300ms`: numbers with units, added up; or a bare `0`.
-fn duration(text: &str) -> Option<Duration> {
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
+/// `1m30s`, `1.5h`, `-300ms`: numbers with units, added up; or a bare `0`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    // Less than nothing is no bound either.
+    let is_negative = text.starts_with('-');
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {
         return Some(Duration::ZERO);
     }
@@ -120,7 +127,7 @@ fn duration(text: &str) -> Option<Duration> {
         seconds += number.parse::<f64>().ok()? * seconds_in(unit)?;
         rest = tail;
     }
-    Duration::try_from_secs_f64(seconds).ok()
+    if is_negative { Some(Duration::ZERO) } else { Duration::try_from_secs_f64(seconds).ok() }
 }
 
 fn seconds_in(unit: &str) -> Option<f64> {
@@ -245,7 +252,8 @@ mod tests {
         check("0", 60_000);
         check("0s", 60_000);
         check("", 60_000);
-        for text in ["5", "-1s", "s", "1x", "1..s", "1s5", ".s", "1e3s", "%2B", "1 s"] {
+        check("-1s", 60_000);
+        for text in ["5", "-", "s", "1x", "1..s", "1s5", ".s", "1e3s", "%2B", "1 s"] {
             assert_eq!(query(&format!("timeout={text}")).timeout().expect_err(text).code(), 400);
         }
     }

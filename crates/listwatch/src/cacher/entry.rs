@@ -103,6 +103,8 @@ pub struct Entry(Arc<Parts>);
 struct Parts {
     key: Arc<str>,
     json: Bytes,
+    /// Where the members after `apiVersion` and `kind` begin.
+    untyped: usize,
     /// Where the metadata are in the JSON.
     metadata: Range<usize>,
     /// Where the digits of the resourceVersion are in the JSON.
@@ -144,14 +146,14 @@ impl Entry {
         metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
         let labels = labels_of(metadata);
         let uid = metadata.get("uid").and_then(Value::as_str).unwrap_or_default().into();
-        let Written { json, metadata, version } = Written::of(&object);
+        let Written { json, untyped, metadata, version } = Written::of(&object);
         let object = Value::Object(object);
         let field =
             |(name, reader): (&Arc<str>, &SelectableField)| (name.clone(), reader.value(&object).into());
         let fields = shape.fields.iter().zip(shape.readers.iter()).map(field).collect();
         let json = Bytes::from(json.into_boxed_slice());
         let key = Arc::from(key);
-        Ok(Entry(Arc::new(Parts { key, json, metadata, version, labels, fields, uid, revision })))
+        Ok(Entry(Arc::new(Parts { key, json, untyped, metadata, version, labels, fields, uid, revision })))
     }
 
     pub fn key(&self) -> &Arc<str> {
@@ -178,6 +180,12 @@ impl Entry {
     /// The whole object on one line, with its resourceVersion.
     pub fn json(&self) -> &Bytes {
         &self.0.json
+    }
+
+    /// The same without `apiVersion` and `kind`, as the items of a list are told.
+    pub fn write_untyped_json(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        out.extend_from_slice(&self.0.json[self.0.untyped..]);
     }
 
     /// Sorted by name.
@@ -249,29 +257,43 @@ fn labels_of(metadata: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
     labels.into()
 }
 
-/// An object's JSON, and the places in it.
+/// An object's JSON, and the places in it. It begins with what the object is.
 struct Written {
     json: Vec<u8>,
+    untyped: usize,
     metadata: Range<usize>,
     version: Range<usize>,
 }
 
 impl Written {
     fn of(object: &Map<String, Value>) -> Written {
-        let mut written = Written { json: Vec::with_capacity(512), metadata: 0..0, version: 0..0 };
-        written.members(object, |written, name, value| match (name, value) {
-            ("metadata", Value::Object(metadata)) => {
-                let start = written.json.len();
-                written.metadata(metadata);
-                written.metadata = start..written.json.len();
+        let mut written =
+            Written { json: Vec::with_capacity(512), untyped: 0, metadata: 0..0, version: 0..0 };
+        let (types, rest): (Vec<_>, Vec<_>) =
+            object.iter().partition(|(name, _)| matches!(name.as_str(), "apiVersion" | "kind"));
+        let types_count = types.len();
+        written.members(types.into_iter().chain(rest), |written, at, name, value| {
+            if at == types_count {
+                written.untyped = written.json.len();
             }
-            _ => put(&mut written.json, value),
+            put(&mut written.json, name);
+            written.json.push(b':');
+            match value {
+                Value::Object(metadata) if name == "metadata" => {
+                    let start = written.json.len();
+                    written.metadata(metadata);
+                    written.metadata = start..written.json.len();
+                }
+                _ => put(&mut written.json, value),
+            }
         });
         written
     }
 
     fn metadata(&mut self, metadata: &Map<String, Value>) {
-        self.members(metadata, |written, name, value| {
+        self.members(metadata, |written, _, name, value| {
+            put(&mut written.json, name);
+            written.json.push(b':');
             let start = written.json.len();
             put(&mut written.json, value);
             if name == "resourceVersion" {
@@ -281,15 +303,17 @@ impl Written {
         });
     }
 
-    fn members(&mut self, of: &Map<String, Value>, write: impl Fn(&mut Written, &str, &Value)) {
+    fn members<'m>(
+        &mut self,
+        of: impl IntoIterator<Item = (&'m String, &'m Value)>,
+        write: impl Fn(&mut Written, usize, &str, &Value),
+    ) {
         self.json.push(b'{');
-        for (at, (name, value)) in of.iter().enumerate() {
+        for (at, (name, value)) in of.into_iter().enumerate() {
             if at > 0 {
                 self.json.push(b',');
             }
-            put(&mut self.json, name);
-            self.json.push(b':');
-            write(self, name, value);
+            write(self, at, name, value);
         }
         self.json.push(b'}');
     }

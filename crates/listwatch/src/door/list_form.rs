@@ -91,12 +91,17 @@ impl ListForm {
             Shape::PartialMetadata(version) | Shape::PartialMetadataList(version) => {
                 metadata_form::of_object(&stored, version)
             }
-            Shape::Whole | Shape::AggregatedDiscovery(_) => show::served(&self.kind, stored),
+            Shape::Whole | Shape::AggregatedDiscovery(_) => {
+                show::item(&self.kind, show::served(&self.kind, stored))
+            }
         }
     }
 
     fn write_json(&self, entry: &Entry, out: &mut Vec<u8>) {
         match self.shape {
+            Shape::Whole if self.is_as_stored && self.kind.custom().is_none() => {
+                entry.write_untyped_json(out);
+            }
             Shape::Whole if self.is_as_stored => out.extend_from_slice(entry.json()),
             Shape::PartialMetadata(version) | Shape::PartialMetadataList(version) => {
                 let head = format!(
@@ -318,7 +323,12 @@ mod tests {
 
     /// In one piece, as the rules of each form have it.
     fn whole(form: &ListForm, count: usize) -> Value {
-        let items: Vec<Value> = entries(count).iter().map(|entry| show::stored(entry, 5)).collect();
+        let stored = entries(count).into_iter().map(|entry| show::stored(&entry, 5));
+        let items: Vec<Value> = if matches!(form.shape, Shape::Whole) {
+            stored.map(|stored| show::item(&form.kind, stored)).collect()
+        } else {
+            stored.collect()
+        };
         let list = json!({
             "kind": "ConfigMapList", "apiVersion": "v1", "metadata": show::list_metadata(9, Some("c"), None),
             "items": items,

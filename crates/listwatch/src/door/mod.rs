@@ -24,6 +24,7 @@ mod connection;
 mod document;
 mod gate;
 mod get;
+mod health;
 mod limits;
 mod list;
 mod list_form;

@@ -1,15 +1,15 @@
 //! The pages about the server: which kinds there are, how they are made, whether it is well.
 
-use super::Door;
 use super::answer::{self, Body, Look, header};
 use super::metrics::Gauges;
+use super::{Door, health};
 use crate::discovery;
-use crate::list_plan::ReadAt;
 use crate::negotiation::{Media, negotiate};
 use crate::openapi::{v2, v3};
+use crate::query::Query;
 use crate::registry::Registry;
-use crate::request_path::{Page, Probe};
-use crate::status::{Reason, Refusal};
+use crate::request_path::Page;
+use crate::status::Refusal;
 use crate::version;
 use bytes::Bytes;
 use http::header::{ETAG, IF_NONE_MATCH};
@@ -23,7 +23,6 @@ use std::time::Duration;
 
 /// How long a page waits for the newest definitions before it tells of those that it knows.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(3);
-const READY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Documents that are kept: those of one registry in all forms, and some more.
 const KEPT_MAX: usize = 256;
 
@@ -50,13 +49,14 @@ impl Kept {
 pub async fn answer(
     door: &Arc<Door>,
     page: &Page,
+    query: &Query,
     headers: &HeaderMap,
     look: &Look,
 ) -> Result<Response<Body>, Refusal> {
     match page {
         Page::Root => Ok(json_page(&root(registry(door).await.as_ref()), look)),
         Page::Version => Ok(json_page(&version::document(), look)),
-        Page::Health { probe, check } => health(door, *probe, check.as_deref()).await,
+        Page::Health { probe, check } => health::answer(door, *probe, check.as_deref(), query).await,
         Page::Metrics => Ok(metrics(door)),
         Page::CoreVersions | Page::Groups => {
             let form = negotiate(&look.accept, &discovery::OFFER)?;
@@ -178,42 +178,6 @@ fn with_etag(mut response: Response<Body>, etag: &str) -> Response<Body> {
 
 fn text(body: impl Into<Bytes>) -> Response<Body> {
     answer::new(StatusCode::OK, "text/plain; charset=utf-8", answer::full(body))
-}
-
-/// Alive is whoever answers; ready is who knows the namespaces and the definitions, and hears of changes.
-async fn health(door: &Door, probe: Probe, check: Option<&str>) -> Result<Response<Body>, Refusal> {
-    let asks_store = match (probe, check) {
-        (_, Some("ping")) | (Probe::Livez, None) => false,
-        (_, Some("store" | "etcd")) | (Probe::Healthz | Probe::Readyz, None) => true,
-        _ => return Err(Refusal::no_such_page()),
-    };
-    if *door.ending.borrow() && probe == Probe::Readyz {
-        return Err(Refusal::new(Reason::ServiceUnavailable, "the server is shutting down"));
-    }
-    if asks_store && !is_ready(door).await {
-        return Err(Refusal::new(
-            Reason::ServiceUnavailable,
-            "the server has not yet read its kinds and namespaces, or is cut off from its store",
-        ));
-    }
-    Ok(text("ok"))
-}
-
-async fn is_ready(door: &Door) -> bool {
-    if !door.furnished.load(Ordering::Acquire) {
-        return false;
-    }
-    let registry = door.storage.kinds().now();
-    for (group, resource) in super::FIRST_KINDS {
-        let Some(kind) = registry.by_group_resource(group, resource) else { return false };
-        let Ok(feed) = door.storage.feeds().of(kind) else { return false };
-        let read = tokio::time::timeout(READY_TIMEOUT, feed.version(ReadAt::AnyCached)).await;
-        // One that is cut off does not hear of what others write: clients are better served elsewhere.
-        if !matches!(read, Ok(Ok(_))) || feed.is_cut_off() {
-            return false;
-        }
-    }
-    true
 }
 
 fn metrics(door: &Door) -> Response<Body> {

@@ -138,11 +138,11 @@ async fn admit(
     origin::check(&headers, authority, rest.peer)?;
     let user = door.authenticator.user(&credentials).await?;
     let (query, target) = read?;
+    let deadline = deadline(&target, &query)?;
     // Who asks whether we live is told, however busy we are.
     if matches!(target, Target::Page(Page::Health { .. } | Page::Metrics)) {
-        return page(&door, target, path, &method, &user, &headers, &look).await;
+        return page(&door, target, path, &method, &user, (&query, &headers), &look).await;
     }
-    let deadline = deadline(&target, &query)?;
     let flow = Flow {
         user: credentials.counted_as(&user).into(),
         client: client(header(&headers, &USER_AGENT)).into(),
@@ -163,7 +163,7 @@ async fn admit(
                 let who = Admitted { credentials, user, pass };
                 objects(door.clone(), target, who, query, headers, look, rest).await
             }
-            page_target => page(&door, page_target, path, &method, &user, &headers, &look).await,
+            page_target => page(&door, page_target, path, &method, &user, (&query, &headers), &look).await,
         }
     };
     match tokio::time::timeout(deadline, work).await {
@@ -217,7 +217,7 @@ fn deadline(target: &Target, query: &Query) -> Result<Duration, Refusal> {
                 query.timeout().map(|asked| asked.min(WRITE_TIMEOUT))
             }
         },
-        Target::Page(_) => Ok(REQUEST_TIMEOUT_MAX),
+        Target::Page(_) => query.timeout(),
     }
 }
 
@@ -227,13 +227,13 @@ async fn page(
     path: &str,
     method: &Method,
     user: &User,
-    headers: &HeaderMap,
+    (query, headers): (&Query, &HeaderMap),
     look: &Look,
 ) -> Result<Response<Body>, Refusal> {
     let Target::Page(page) = target else { return Err(Refusal::no_such_page()) };
     let verb = method.as_str().to_ascii_lowercase();
     authz::check(door.authorizer.as_ref(), user, &Act::Page { verb: &verb, path })?;
-    pages::answer(door, &page, headers, look).await
+    pages::answer(door, &page, query, headers, look).await
 }
 
 async fn objects(
@@ -256,7 +256,7 @@ async fn objects(
         Verb::List => list::answer(&asked).await,
         Verb::Watch if websocket::is_wanted(&asked.headers) => websocket::answer(&asked, upgrade, held).await,
         Verb::Watch => watch::answer(&asked).await,
-        Verb::Create if asked.kind.storage.is_none() => review::answer(&asked, &body),
+        Verb::Create if asked.kind.storage.is_none() => review::answer(&asked, &body).await,
         Verb::Create => write::create(&asked, &body).await,
         Verb::Update => write::update(&asked, &body).await,
         Verb::Patch => write::patch(&asked, &body).await,
@@ -306,6 +306,12 @@ impl Asked {
 
     pub fn writer(&self) -> Writer<'_> {
         Writer::Somebody(self)
+    }
+
+    /// Who would have asked, had it been with this token.
+    pub async fn user_of(&self, token: &str) -> Result<User, Refusal> {
+        let credentials = Credentials { bearer: Some(token.to_owned()), peer: self.credentials.peer };
+        self.door.authenticator.user(&credentials).await
     }
 }
 

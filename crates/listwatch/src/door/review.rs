@@ -8,13 +8,13 @@ use super::{body, show};
 use crate::negotiation::Answer;
 use crate::object::Object;
 use crate::published::typed;
-use crate::status::Refusal;
+use crate::status::{Reason, Refusal};
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-pub fn answer(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusal> {
-    let form = show::form(&asked.kind, Answer::One, &asked.look.accept)?;
+pub async fn answer(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusal> {
+    let form = show::form(&asked.kind, Answer::Review, &asked.look.accept)?;
     let document = body::decode(header(&asked.headers, &CONTENT_TYPE), body::readable(&asked.kind), sent)?;
     let (mut review, _) = Object::decode(document.value)?;
     typed::check(&asked.kind, &mut review)?;
@@ -22,11 +22,31 @@ pub fn answer(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusal> {
     review.set_kind(&asked.kind.kind);
     let spec = review.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
     let authorizer = asked.door.authorizer.as_ref();
-    let status = status(&asked.kind.kind, &spec, asked.namespace(), &asked.user, authorizer)?;
+    let status = match asked.kind.kind.as_str() {
+        "TokenReview" => identity(text(&spec, "token"), asked).await?,
+        kind => status(kind, &spec, asked.namespace(), &asked.user, authorizer)?,
+    };
     review.set("status", Some(status));
     let shown =
         show::shaped(&asked.kind, form.shape, asked.query.include_object()?, review.into_value(), true);
     answer::value(StatusCode::CREATED, &form, &asked.look, &shown)
+}
+
+/// Whose token it is.
+async fn identity(token: &str, asked: &Asked) -> Result<Value, Refusal> {
+    if token.is_empty() {
+        return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
+    }
+    match asked.user_of(token).await {
+        Ok(user) if user.known_name().is_some() => Ok(json!({
+            "authenticated": true, "user": { "username": user.name, "groups": user.groups },
+        })),
+        Ok(_) => Ok(json!({ "authenticated": false, "user": {} })),
+        Err(refusal) if refusal.reason == Reason::Unauthorized => {
+            Ok(json!({ "authenticated": false, "user": {}, "error": refusal.message }))
+        }
+        Err(refusal) => Err(refusal),
+    }
 }
 
 /// `namespace`: of the path.

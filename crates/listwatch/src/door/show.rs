@@ -50,6 +50,15 @@ pub fn served(kind: &Kind, mut stored: Value) -> Value {
     stored
 }
 
+/// An object as an item of a list. The list says what its items are, unless they are custom ones.
+pub fn item(kind: &Kind, mut item: Value) -> Value {
+    if let (None, Value::Object(fields)) = (kind.custom(), &mut item) {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+    }
+    item
+}
+
 /// Whether the bytes of an entry are what the client gets of it.
 pub fn is_as_stored(kind: &Kind, form: &Form) -> bool {
     form.media == Media::Json && form.shape == Shape::Whole && !stored_form::differs(kind)

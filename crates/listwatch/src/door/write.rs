@@ -72,10 +72,11 @@ pub async fn delete_collection(asked: &Asked, sent: &[u8]) -> Result<Response<Bo
     let gone =
         asked.door.storage.delete_collection(&asked.kind, &filter, &plan, &options, asked.writer()).await?;
     let scope = filter.scope().namespace.as_deref();
+    let items: Vec<Value> = gone.items.into_iter().map(|item| show::item(&asked.kind, item)).collect();
     let object = json!({
         "kind": asked.kind.list_kind, "apiVersion": asked.kind.api_version(),
         "metadata": list::metadata(&gone.page, scope, listing.may_count_remaining()),
-        "items": gone.items,
+        "items": items,
     });
     done(asked, &form, Answer { object, warnings: Vec::new(), created: false }, Vec::new())
 }

@@ -59,6 +59,7 @@ impl Storage {
             let patched = patched(form, stored.to_value(), body, &place.kind.kind)?;
             let read = rules.read(patched, options.field_validation);
             let (mut object, warnings) = read.map_err(|refusal| blame_patch(refusal, &rules, body))?;
+            keep_uid(stored, &object, &rules)?;
             rules.fill_defaults(&mut object);
             let decision = rules.update(stored, object, endpoint, Some(subresource(endpoint)))?;
             Ok(Decided { decision, warnings })
@@ -119,7 +120,10 @@ fn applied(
     }
     let object = rules.apply(live, config, endpoint, force)?;
     match live {
-        Some(stored) => rules.update(stored, object, endpoint, None),
+        Some(stored) => {
+            keep_uid(stored, &object, rules)?;
+            rules.update(stored, object, endpoint, None)
+        }
         None => create_named(rules, object),
     }
 }
@@ -128,6 +132,15 @@ fn applied(
 fn blame_patch(refusal: Refusal, rules: &Rules<'_>, patch: &Value) -> Refusal {
     let Some(why) = refusal.message.strip_prefix(&refusal_prefix(rules.kind)) else { return refusal };
     Refusal::invalid("", "", "", vec![Cause::invalid("patch", &shown(&patch.to_string()), why)])
+}
+
+/// What an update says of the uid is a precondition; a patch would change it.
+fn keep_uid(stored: &Object, object: &Object, rules: &Rules<'_>) -> Result<(), Refusal> {
+    if object.uid().is_empty() || object.uid() == stored.uid() {
+        return Ok(());
+    }
+    let cause = Cause::invalid("metadata.uid", &shown(object.uid()), "field is immutable");
+    Err(Refusal::invalid(&rules.kind.group, &rules.kind.kind, stored.name(), vec![cause]))
 }
 
 fn patched(form: PatchForm, document: Value, patch: &Value, kind: &str) -> Result<Value, Refusal> {

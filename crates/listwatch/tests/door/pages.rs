@@ -61,6 +61,59 @@ async fn whether_it_is_well() {
     assert!(text.contains("meerkat_listwatch_feed_ready{place=\"namespaces\"} 1"), "{text}");
 }
 
+#[tokio::test]
+async fn verbose_health_lists_every_check() {
+    let rig = Rig::new().await;
+    let reply = rig.get("/readyz?verbose").await;
+    let listed = "[+]ping ok\n[+]etcd ok\n[+]shutdown ok\nreadyz check passed\n";
+    assert_eq!((reply.code, reply.text().as_str()), (200, listed));
+    let reply = rig.get("/livez?verbose=&exclude=ping").await;
+    assert_eq!(reply.text(), "[+]ping excluded: ok\nlivez check passed\n");
+    assert_eq!(rig.get("/readyz/etcd").await.text(), "ok");
+}
+
+#[tokio::test]
+async fn invalid_timeout_is_refused_on_every_page() {
+    let rig = Rig::new().await;
+    for path in [
+        "/version",
+        "/api",
+        "/apis",
+        "/readyz",
+        "/openapi/v2",
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/default",
+    ] {
+        let reply = rig.get(&format!("{path}?timeout=invalid")).await;
+        assert_eq!(reply.code, 400, "{path}");
+        let message = reply.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.starts_with("invalid timeout specified in the request URL"), "{message}");
+        assert_eq!(rig.get(&format!("{path}?timeout=30s")).await.code, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn reviews_have_no_table_form() {
+    let rig = Rig::new().await;
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let body = json!({ "spec": { "resourceAttributes": { "verb": "get", "resource": "pods" } } }).to_string();
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let either = format!("{table},application/json");
+    for (accept, code) in [(table, 406), (either.as_str(), 201)] {
+        let headers = [("accept", accept), ("content-type", "application/json")];
+        assert_eq!(rig.ask("POST", path, &headers, body.clone()).await.code, code, "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn token_review_without_users_authenticates_nobody() {
+    let rig = Rig::new().await;
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let (code, answer) = review(&rig, path, "TokenReview", json!({ "token": "t" })).await;
+    assert_eq!((code, &answer["status"]["authenticated"]), (201, &json!(false)));
+    assert_eq!(review(&rig, path, "TokenReview", json!({})).await.0, 400);
+}
+
 async fn review(rig: &Rig, path: &str, kind: &str, spec: Value) -> (u16, Value) {
     let (version, body) = (
         path.strip_prefix("/apis/").and_then(|rest| rest.split_once("/v1/")).expect("a path"),

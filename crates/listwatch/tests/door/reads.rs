@@ -16,6 +16,37 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn items_of_built_in_lists_carry_no_type() {
+    let rig = Rig::new().await;
+    let made = rig.make("a", json!({ "x": "y" })).await;
+    let event = json!({
+        "metadata": { "name": "e" }, "involvedObject": { "kind": "ConfigMap", "name": "a", "namespace": "default" },
+        "reason": "Test", "type": "Normal",
+    });
+    assert_eq!(rig.write("POST", "/api/v1/namespaces/default/events", &event).await.code, 201);
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    for (path, kind) in [(MAPS, "ConfigMapList"), (events, "EventList")] {
+        for (query, accept) in [("", ""), ("?pretty=true", ""), ("", "application/yaml")] {
+            let reply = rig.get_as(&format!("{path}{query}"), accept).await;
+            let list: Value = if accept.is_empty() {
+                reply.json()
+            } else {
+                serde_norway::from_slice(&reply.bytes).expect("YAML")
+            };
+            assert_eq!(list["kind"], kind);
+            let item = &list["items"][0];
+            assert_eq!((item.get("kind"), item.get("apiVersion")), (None, None), "{path} {query} {accept}");
+        }
+    }
+    let mut item = rig.get(MAPS).await.json()["items"][0].clone();
+    item["kind"] = json!("ConfigMap");
+    item["apiVersion"] = json!("v1");
+    assert_eq!(item, made, "nothing else is left out");
+    let gone = rig.ask("DELETE", MAPS, &[], "").await.json();
+    assert_eq!((gone["items"][0].get("kind"), &gone["items"][0]["metadata"]["name"]), (None, &json!("a")));
+}
+
+#[tokio::test]
 async fn versions_of_lists() {
     let rig = Rig::new().await;
     let first = version(&rig.make("a", json!({})).await);

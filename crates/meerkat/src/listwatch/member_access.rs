@@ -88,10 +88,11 @@ impl Authorizer for ByStore {
     }
 }
 
-/// Whether a question about access, of which nothing is kept, is about somebody else than who asks. The answer
+/// Whether a question about access or a token, of which nothing is kept, is about somebody else than who asks. The answer
 /// tells what others may, so that only administrators get it, as they do from the store.
 fn is_about_others(group: &str, resource: &str) -> bool {
-    group == "authorization.k8s.io" && !resource.starts_with("selfsubject")
+    let is_review = matches!(group, "authorization.k8s.io" | "authentication.k8s.io");
+    is_review && !resource.starts_with("selfsubject")
 }
 
 /// Where what somebody asks about is kept.
