@@ -5,7 +5,7 @@
 //! ```text
 //!  request_path, query, negotiation ──► list_plan, watch_plan      what is asked for
 //!  registry, crd, published, discovery, openapi                    which kinds there are
-//!  object, patch, schema, write_rules, scale                       what a write may change
+//!  object, patch, schema, values, write_rules, scale               what a write may change
 //!  cacher                                                          who sees which objects and events
 //!  table, metadata_form, protobuf                                  in which form
 //!  store                                                           what all of it needs of the store
@@ -52,6 +52,7 @@ pub mod store;
 pub mod stored_form;
 pub mod table;
 pub mod timestamp;
+mod values;
 pub mod version;
 pub mod watch_plan;
 pub mod write_options;

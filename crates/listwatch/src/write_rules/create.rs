@@ -7,6 +7,7 @@ use crate::object::check;
 use crate::registry::Kind;
 use crate::status::{GroupResource, Refusal};
 use crate::timestamp::Timestamp;
+use crate::values;
 use serde_json::{Value, json};
 
 /// How often a generated name that is taken is made anew.
@@ -59,7 +60,8 @@ pub fn before_create(
     if is_phased(kind) {
         begin_phases(&mut object);
     }
-    let causes = check::metadata(&object, kind.name_rule, kind.is_namespaced());
+    let mut causes = check::metadata(&object, kind.name_rule, kind.is_namespaced());
+    causes.extend(values::on_create(&object, kind));
     invalid(kind, object.name(), causes)?;
     if is_phased(kind) {
         // So that it can be chosen by its name where only labels are asked for.

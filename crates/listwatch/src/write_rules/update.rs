@@ -8,6 +8,7 @@ use crate::object::Object;
 use crate::object::check;
 use crate::registry::Kind;
 use crate::status::{Cause, Refusal};
+use crate::values;
 use serde_json::{Value, json};
 
 /// Which part of an object a request writes.
@@ -54,6 +55,7 @@ pub fn before_update(
     let mut causes = check::metadata(&object, kind.name_rule, kind.is_namespaced());
     causes.extend(check::metadata_update(stored, &object));
     causes.extend(immutable::causes(stored, &object, kind));
+    causes.extend(values::on_update(stored, &object, kind));
     invalid(kind, name, causes)?;
     let graceless = stored.deletion_grace_period_seconds().unwrap_or_default() == 0;
     let write = if stored.is_being_deleted() && graceless && is_final(&object, kind) {

@@ -54,6 +54,111 @@ async fn a_test_of_null_holds_for_what_is_missing() {
 }
 
 #[tokio::test]
+async fn patch_cannot_change_a_uid() {
+    let rig = Rig::new().await;
+    let made = rig.make("a", json!({})).await;
+    let path = format!("{MAPS}/a");
+    let uid = json!({ "metadata": { "uid": "other" } });
+    let applied =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "uid": "other" } });
+    for (path, form, body) in [
+        (path.clone(), MERGE, uid.clone()),
+        (path.clone(), "application/strategic-merge-patch+json", uid),
+        (path.clone(), JSON_PATCH, json!([{ "op": "replace", "path": "/metadata/uid", "value": "other" }])),
+        (format!("{path}?fieldManager=me"), "application/apply-patch+yaml", applied),
+    ] {
+        let status = rig.patch(&path, form, &body).await.json();
+        assert_eq!(
+            (&status["code"], &status["reason"]),
+            (&json!(422), &json!("Invalid")),
+            "{form}: {status}"
+        );
+        let cause = &status["details"]["causes"][0];
+        assert_eq!(cause["field"], "metadata.uid");
+        assert_eq!(cause["message"], "Invalid value: \"other\": field is immutable");
+    }
+    let mut put = made;
+    put["metadata"]["uid"] = json!("other");
+    assert_eq!(rig.write("PUT", &path, &put).await.code, 409, "in an update it is a precondition");
+}
+
+#[tokio::test]
+async fn server_side_apply_follows_client_side_apply() {
+    let rig = Rig::new().await;
+    let note = "kubectl.kubernetes.io/last-applied-configuration";
+    let config = |color: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "default" },
+            "data": { "color": color },
+        })
+    };
+    let mut made = config("blue");
+    made["metadata"]["annotations"] = json!({ note: format!("{}\n", config("blue")) });
+    let made = rig.write("POST", &format!("{MAPS}?fieldManager=kubectl-client-side-apply"), &made).await;
+    assert_eq!(made.code, 201, "{}", made.text());
+    let apply = async |manager: &str, color: &str| {
+        let path = format!("{MAPS}/a?fieldManager={manager}");
+        rig.patch(&path, "application/apply-patch+yaml", &config(color)).await
+    };
+    assert_eq!(apply("other", "red").await.code, 409);
+    // As `kubectl diff --server-side` asks.
+    let dry = apply("kubectl&dryRun=All", "red").await;
+    assert_eq!((dry.code, &dry.json()["data"]["color"]), (200, &json!("red")), "{}", dry.text());
+    let applied = apply("kubectl", "red").await.json();
+    let noted = applied["metadata"]["annotations"][note].as_str().expect("the annotation stays");
+    assert_eq!(serde_json::from_str::<Value>(noted).expect("JSON"), config("red"));
+}
+
+#[tokio::test]
+async fn bad_values_are_refused_with_field_and_reason() {
+    let rig = Rig::new().await;
+    let labels = json!({ "app": "a" });
+    let good = json!({
+        "metadata": { "name": "a" },
+        "spec": {
+            "replicas": 1, "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "c", "image": "i" }] } },
+        },
+    });
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let mut bad = good.clone();
+    bad["spec"]["replicas"] = json!(-1);
+    bad["spec"]["template"]["spec"]["containers"] = json!([]);
+    let reply = rig.write("POST", path, &bad).await;
+    let status = reply.json();
+    assert_eq!((reply.code, &status["reason"]), (422, &json!("Invalid")));
+    assert_eq!(
+        status["details"],
+        json!({
+            "name": "a", "group": "apps", "kind": "Deployment",
+            "causes": [
+                {
+                    "reason": "FieldValueInvalid", "field": "spec.replicas",
+                    "message": "Invalid value: -1: must be greater than or equal to 0",
+                },
+                { "reason": "FieldValueRequired", "field": "spec.template.spec.containers", "message": "Required value" },
+            ],
+        })
+    );
+    assert_eq!(rig.write("POST", path, &good).await.code, 201);
+    let change = json!({ "spec": { "selector": { "matchLabels": { "app": "b" } }, "template": { "metadata": { "labels": { "app": "b" } } } } });
+    let status = rig.patch(&format!("{path}/a"), MERGE, &change).await.json();
+    assert_eq!(
+        (&status["code"], &status["details"]["causes"][0]["field"]),
+        (&json!(422), &json!("spec.selector"))
+    );
+    let scaled = rig.patch(&format!("{path}/a"), MERGE, &json!({ "spec": { "replicas": 3 } })).await;
+    assert_eq!(scaled.code, 200, "{}", scaled.text());
+    let mut long = config_map("long", json!({}));
+    long["data"] = json!({ "a": "x".repeat((1 << 20) + 1) });
+    let reply = rig.write("POST", MAPS, &long).await;
+    assert_eq!(
+        reply.json()["message"],
+        "ConfigMap \"long\" is invalid: []: Too long: may not be more than 1048576 bytes"
+    );
+}
+
+#[tokio::test]
 async fn bodies_of_all_forms() {
     let rig = Rig::new().await;
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\ndata:\n  a: b\n";

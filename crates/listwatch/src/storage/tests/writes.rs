@@ -172,12 +172,22 @@ async fn some_kinds_are_created_by_a_put() {
     assert_eq!(code(bench.update("configmaps", WHOLE, config).await), 404);
 }
 
+fn deployment() -> Value {
+    let labels = json!({ "app": "a" });
+    json!({
+        "metadata": { "name": "d" },
+        "spec": {
+            "replicas": 1, "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "c", "image": "i" }] } },
+        },
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn status_and_scale_are_parts() {
     let bench = Bench::new().await;
-    let sent = json!({
-        "metadata": { "name": "d" }, "spec": { "replicas": 1 }, "status": { "replicas": 9 },
-    });
+    let mut sent = deployment();
+    sent["status"] = json!({ "replicas": 9 });
     let made = bench.create("deployments", "n", sent).await.expect("made");
     assert_eq!(made.get("status"), None);
     let status = json!({ "spec": { "replicas": 5 }, "status": { "replicas": 1 } });
@@ -275,7 +285,8 @@ async fn metadata_go_along_with_a_status() {
     let bench = Bench::new().await;
     let part = Part::Of(Endpoint::Status);
     let patch = json!({ "metadata": { "labels": { "x": "y" }, "annotations": { "a": "b" } }, "status": {} });
-    bench.create("pods", "n", json!({ "metadata": { "name": "p" }, "spec": {} })).await.expect("made");
+    let spec = deployment()["spec"]["template"]["spec"].clone();
+    bench.create("pods", "n", json!({ "metadata": { "name": "p" }, "spec": spec })).await.expect("made");
     let pod = bench.merge("pods", part, "p", patch.clone()).await.expect("changed");
     assert_eq!(
         (&pod["metadata"]["labels"]["x"], &pod["metadata"]["annotations"]["a"]),
@@ -285,7 +296,7 @@ async fn metadata_go_along_with_a_status() {
     let owner = fields.as_array().and_then(|all| all.iter().find(|each| each["subresource"] == "status"));
     assert!(owner.expect("noted")["fieldsV1"]["f:metadata"]["f:labels"].is_object());
 
-    bench.create("deployments", "n", json!({ "metadata": { "name": "d" } })).await.expect("made");
+    bench.create("deployments", "n", deployment()).await.expect("made");
     let deployment = bench.merge("deployments", part, "d", patch).await.expect("changed");
     assert_eq!(deployment["metadata"].get("labels"), None);
     assert_eq!(deployment["metadata"]["annotations"]["a"], "b");
