@@ -6,9 +6,10 @@
 //! [`Schema::check`] tells what is still wrong. Time is linear in the size of the schema times that of the
 //! object, and bounded.
 //!
-//! The rules under `x-kubernetes-validations` are kept as they came and are **not evaluated**: an object
-//! that only such a rule would refuse is let in.
+//! Rules under `x-kubernetes-validations` ([`cel`]) are judged last, of an object that is otherwise as its schema
+//! has it.
 
+pub mod cel;
 mod default;
 mod format;
 mod parse;
@@ -88,8 +89,10 @@ pub struct Schema {
     pub list_map_keys: Vec<String>,
     /// Applied as a whole.
     pub atomic_map: bool,
-    /// `x-kubernetes-validations`, as they came.
-    pub rules: Vec<Value>,
+    /// `x-kubernetes-validations`
+    pub rules: Vec<cel::Rule>,
+    /// Here or anywhere below.
+    pub has_rules: bool,
     limits: Limits,
 }
 

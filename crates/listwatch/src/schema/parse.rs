@@ -1,5 +1,6 @@
 //! Reads a schema from the JSON of a CRD. What has the wrong shape is told by its field path.
 
+use super::cel::{Rule, Stand};
 use super::pattern::Pattern;
 use super::{Additional, Bound, Limits, ListType, Range, Schema, Type};
 use crate::object::check::{CAUSES_MAX, shown};
@@ -14,10 +15,20 @@ const FORBIDDEN: [&str; 7] =
 impl Schema {
     /// The structural schema at `field` of a CRD, such as `spec.versions[0].schema.openAPIV3Schema`.
     pub fn parse(value: &Value, field: &str) -> Result<Schema, Vec<Cause>> {
+        Schema::read(value, field, false)
+    }
+
+    /// The same of a definition that is stored already. Rules that do not compile are kept, and let no object in.
+    pub fn parse_stored(value: &Value, field: &str) -> Result<Schema, Vec<Cause>> {
+        Schema::read(value, field, true)
+    }
+
+    fn read(value: &Value, field: &str, is_stored: bool) -> Result<Schema, Vec<Cause>> {
         if !depth_within(value, DEPTH_MAX) {
             return Err(vec![Cause::forbidden(field, "is nested too deeply")]);
         }
-        let mut reader = Reader { causes: Vec::new(), patterns: 0 };
+        let mut reader =
+            Reader { causes: Vec::new(), patterns: 0, rules: 0, depth: 0, is_correlated: true, is_stored };
         let schema = reader.schema(value, field);
         if reader.causes.is_empty() {
             reader.causes = schema.structural_causes(field);
@@ -30,9 +41,18 @@ impl Schema {
 /// Patterns of one schema: each may take its share of memory.
 const PATTERNS_MAX: usize = 1_000;
 
+/// Rules of one schema: all of them are read in one request.
+const RULES_MAX: usize = 1_000;
+
 struct Reader {
     causes: Vec<Cause>,
     patterns: usize,
+    rules: usize,
+    /// Schemas that the one at hand lies in.
+    depth: usize,
+    /// Whether values of the schema at hand have one that they were before.
+    is_correlated: bool,
+    is_stored: bool,
 }
 
 impl Reader {
@@ -67,22 +87,57 @@ impl Reader {
         if map.get("x-kubernetes-preserve-unknown-fields") == Some(&json!(false)) {
             self.refuse(Cause::invalid(preserve, &json!(false), "is true, or left out"));
         }
-        Schema {
+        let (is_correlated, list_type) = (self.is_correlated, self.list_type(map, field));
+        let (atomic_map, is_root) = (self.is_atomic_map(map, field), self.depth == 0);
+        self.depth += 1;
+        self.is_correlated = is_correlated && !atomic_map;
+        let (properties, additional) = (self.properties(map, field), self.additional(map, field));
+        self.is_correlated = is_correlated && list_type == Some(ListType::Map);
+        let items = map.get("items").map(|items| Box::new(self.schema(items, &format!("{field}.items"))));
+        self.is_correlated = is_correlated;
+        let mut schema = Schema {
             value_type: self.value_type(map, field),
             nullable: self.flag(map, field, "nullable"),
             default: map.get("default").cloned(),
-            properties: self.properties(map, field),
-            additional: self.additional(map, field),
-            items: map.get("items").map(|items| Box::new(self.schema(items, &format!("{field}.items")))),
+            properties,
+            additional,
+            items,
             int_or_string: self.flag(map, field, "x-kubernetes-int-or-string"),
             preserve_unknown_fields: self.flag(map, field, "x-kubernetes-preserve-unknown-fields"),
             embedded_resource: self.flag(map, field, "x-kubernetes-embedded-resource"),
-            list_type: self.list_type(map, field),
+            list_type,
             list_map_keys: self.texts(map, field, "x-kubernetes-list-map-keys"),
-            atomic_map: self.is_atomic_map(map, field),
-            rules: map.get("x-kubernetes-validations").and_then(Value::as_array).cloned().unwrap_or_default(),
+            atomic_map,
+            rules: Vec::new(),
+            has_rules: false,
             limits: self.limits(map, field),
+        };
+        self.depth -= 1;
+        schema.rules = self.rules(map, &schema, Stand { is_root, is_correlated }, field);
+        let like = if let Additional::Like(like) = &schema.additional { Some(&**like) } else { None };
+        let below = schema.properties.values().chain(schema.items.as_deref()).chain(like);
+        schema.has_rules = !schema.rules.is_empty() || below.into_iter().any(|schema| schema.has_rules);
+        schema
+    }
+
+    fn rules(&mut self, map: &Map<String, Value>, schema: &Schema, stand: Stand, field: &str) -> Vec<Rule> {
+        let given = self.list(map, field, "x-kubernetes-validations").unwrap_or_default();
+        self.rules += given.len();
+        if RULES_MAX < self.rules {
+            let why = format!("a schema has {RULES_MAX} rules at most");
+            self.refuse(Cause::forbidden(format!("{field}.x-kubernetes-validations"), &why));
+            return Vec::new();
         }
+        let mut rules = Vec::with_capacity(given.len());
+        for (index, given) in given.iter().enumerate() {
+            let place = format!("{field}.x-kubernetes-validations[{index}]");
+            let (rule, causes) = Rule::read(given, schema, stand, &place);
+            if !self.is_stored {
+                causes.into_iter().for_each(|cause| self.refuse(cause));
+            }
+            rules.push(rule);
+        }
+        rules
     }
 
     fn limits(&mut self, map: &Map<String, Value>, field: &str) -> Limits {

@@ -35,6 +35,11 @@ impl Pattern {
     pub fn matches(&self, value: &str) -> bool {
         self.regex.is_match(value)
     }
+
+    /// All parts of `value` that match, which do not overlap.
+    pub fn find_all<'v>(&self, value: &'v str) -> impl Iterator<Item = &'v str> {
+        self.regex.find_iter(value).map(|found| found.as_str())
+    }
 }
 
 fn translate(text: &str) -> String {

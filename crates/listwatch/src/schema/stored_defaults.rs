@@ -19,7 +19,7 @@ impl StoredDefaults {
         if !mentions_default(given) {
             return None;
         }
-        let schema = Schema::parse(given, "openAPIV3Schema").ok().filter(has_defaults)?;
+        let schema = Schema::parse_stored(given, "openAPIV3Schema").ok().filter(has_defaults)?;
         let name = Fingerprint::of(given.to_string().as_bytes()).to_string();
         Some(Arc::new(StoredDefaults { schema, name }))
     }

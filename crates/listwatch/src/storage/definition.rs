@@ -5,8 +5,9 @@ use crate::crd::{self, CLEANUP_FINALIZER, Definition};
 use crate::object::Object;
 use crate::registry::{Kind, Registry};
 use crate::schema::Schema;
-use crate::status::Refusal;
+use crate::status::{Cause, Refusal};
 use crate::timestamp::Timestamp;
+use serde_json::Value;
 
 pub(super) fn is_definition(kind: &Kind) -> bool {
     kind.group == crd::GROUP && kind.kind == crd::KIND && kind.custom().is_none()
@@ -29,7 +30,20 @@ pub(super) fn check(object: &Object, old: Option<&Object>) -> Result<(), Refusal
         None => crd::validate::create(&value)?,
         Some(old) => crd::validate::update(&value, &old.to_value())?,
     }
-    let definition = Definition::parse(&value)?;
+    let mut causes = schema_causes(&value)?;
+    // What a definition was let in with does not keep it from being changed otherwise, or from going.
+    if let Some(old) = old.filter(|_| !causes.is_empty()) {
+        let before = schema_causes(&old.to_value())?;
+        causes.retain(|cause| !before.contains(cause));
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::invalid(crd::GROUP, crd::KIND, object.name(), causes))
+}
+
+fn schema_causes(definition: &Value) -> Result<Vec<Cause>, Refusal> {
+    let definition = Definition::parse(definition)?;
     let mut causes = Vec::new();
     for (index, version) in definition.spec.versions.iter().enumerate() {
         let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3.as_ref());
@@ -38,10 +52,7 @@ pub(super) fn check(object: &Object, old: Option<&Object>) -> Result<(), Refusal
             causes.extend(found);
         }
     }
-    if causes.is_empty() {
-        return Ok(());
-    }
-    Err(Refusal::invalid(crd::GROUP, crd::KIND, object.name(), causes))
+    Ok(causes)
 }
 
 /// The status that follows from the rest, given the kinds that others have.

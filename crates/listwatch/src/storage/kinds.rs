@@ -122,7 +122,7 @@ fn read_schema(definition: &str, given: Option<&Value>) -> Schema {
         schema
     };
     let Some(given) = given else { return anything() };
-    Schema::parse(given, "openAPIV3Schema").unwrap_or_else(|causes| {
+    Schema::parse_stored(given, "openAPIV3Schema").unwrap_or_else(|causes| {
         tracing::warn!(definition, cause = causes.first().map(ToString::to_string), "a schema is not good");
         anything()
     })

@@ -11,7 +11,7 @@ use crate::patch::apply::{self, Writer};
 use crate::patch::typed::Place;
 use crate::published::{defaults, typed};
 use crate::registry::{Kind, Registry};
-use crate::schema::{FieldValidation, Schema};
+use crate::schema::{FieldValidation, Schema, cel};
 use crate::status::Refusal;
 use crate::timestamp::Timestamp;
 use crate::write_options::DeleteOptions;
@@ -222,6 +222,9 @@ impl Rules<'_> {
         if let Some(stored) = stored.filter(|_| !causes.is_empty()) {
             let before = schema.check(stored);
             causes.retain(|cause| !before.contains(cause));
+        }
+        if causes.is_empty() {
+            causes = cel::check(schema, object, stored);
         }
         if causes.is_empty() {
             return Ok(());

@@ -49,15 +49,13 @@ impl Rule {
                 causes.push(Cause::required(at, r#"valid values: "OnFailure", "Never""#));
             }
             (Rule::JobRestart, value) => Rule::OneOf(&["OnFailure", "Never"]).judge(value, at, causes),
-            (Rule::OneOf(words), Some(Value::String(word))) => {
-                if !word.is_empty() && !words.contains(&word.as_str()) {
-                    causes.push(Cause::not_supported(at, &shown(word), words));
-                }
+            (Rule::OneOf(words), Some(Value::String(word)))
+                if !word.is_empty() && !words.contains(&word.as_str()) =>
+            {
+                causes.push(Cause::not_supported(at, &shown(word), words));
             }
-            (Rule::Least(least, why), Some(value)) => {
-                if value.as_i64().is_some_and(|number| number < least) {
-                    causes.push(Cause::invalid(at, value, why));
-                }
+            (Rule::Least(least, why), Some(value)) if value.as_i64().is_some_and(|number| number < least) => {
+                causes.push(Cause::invalid(at, value, why));
             }
             (Rule::NonNegative, value) => {
                 Rule::Least(0, "must be greater than or equal to 0").judge(value, at, causes);
@@ -87,12 +85,10 @@ impl Rule {
             (Rule::Quantity, Some(Value::String(text))) if !is_quantity(text) => {
                 causes.push(Cause::invalid(at, &shown(text), QUANTITY));
             }
-            (Rule::EnvName, Some(Value::String(name))) => {
-                if !name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
-                    let why = "a valid environment variable name must consist only of printable ASCII characters \
-                               other than '='";
-                    causes.push(Cause::invalid(at, &shown(name), why));
-                }
+            (Rule::EnvName, Some(Value::String(name))) if !is_env_name(name) => {
+                let why = "a valid environment variable name must consist only of printable ASCII characters \
+                           other than '='";
+                causes.push(Cause::invalid(at, &shown(name), why));
             }
             (Rule::Unique(field), Some(Value::Array(list))) => unique(field, list, at, causes),
             (Rule::Schedule, value) if is_empty(value) => causes.push(Cause::required(at, "")),
@@ -102,6 +98,10 @@ impl Rule {
             _ => {}
         }
     }
+}
+
+fn is_env_name(name: &str) -> bool {
+    name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
 }
 
 fn is_empty(value: Option<&Value>) -> bool {

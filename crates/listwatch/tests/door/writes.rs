@@ -159,6 +159,109 @@ async fn bad_values_are_refused_with_field_and_reason() {
 }
 
 #[tokio::test]
+async fn validation_rules_of_definitions_are_enforced() {
+    let rig = Rig::new().await;
+    let definition = |rule: &str| {
+        let spec = json!({
+            "type": "object", "required": ["min", "max"],
+            "properties": {
+                "min": { "type": "integer" }, "max": { "type": "integer" },
+                "class": { "type": "string", "x-kubernetes-validations": [
+                    { "rule": "self == oldSelf", "message": "class is immutable", "reason": "FieldValueForbidden" },
+                ] },
+            },
+            "x-kubernetes-validations": [
+                { "rule": rule, "messageExpression": "'max is ' + string(self.max)", "fieldPath": ".max" },
+            ],
+        });
+        json!({
+            "metadata": { "name": "spans.example.com" },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": { "plural": "spans", "kind": "Span" },
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": { "type": "object", "properties": { "spec": spec } } },
+                }],
+            },
+        })
+    };
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let place = "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule";
+    for (rule, why) in [
+        ("self.min <", "compilation failed: syntax error"),
+        ("self.least < self.max", "compilation failed: undefined field 'least'"),
+        ("isURL(self.class)", "compilation failed: the function isURL() is not supported"),
+    ] {
+        let status = rig.write("POST", path, &definition(rule)).await.json();
+        assert_eq!(status["code"], 422, "{rule}: {status}");
+        let cause = &status["details"]["causes"][0];
+        assert_eq!(cause["field"], place);
+        assert!(cause["message"].as_str().is_some_and(|message| message.contains(why)), "{cause}");
+    }
+    let made = rig.write("POST", path, &definition("self.min <= self.max")).await;
+    assert_eq!(made.code, 201, "{}", made.text());
+    let spans = "/apis/example.com/v1/namespaces/default/spans";
+    let span = |min: i64, max: i64, class: &str| {
+        json!({
+            "apiVersion": "example.com/v1", "kind": "Span", "metadata": { "name": "s" },
+            "spec": { "min": min, "max": max, "class": class },
+        })
+    };
+    let status = rig.write("POST", spans, &span(5, 3, "a")).await.json();
+    assert_eq!((&status["code"], &status["reason"]), (&json!(422), &json!("Invalid")));
+    assert_eq!(
+        status["details"]["causes"],
+        json!([{ "reason": "FieldValueInvalid", "field": "spec.max", "message": "Invalid value: max is 3" }])
+    );
+    let made = rig.write("POST", spans, &span(1, 3, "a")).await;
+    assert_eq!(made.code, 201, "{}", made.text());
+    let one = format!("{spans}/s");
+    let status = rig.patch(&one, MERGE, &json!({ "spec": { "class": "b" } })).await.json();
+    assert_eq!(
+        status["details"]["causes"],
+        json!([{ "reason": "FieldValueForbidden", "field": "spec.class", "message": "Forbidden: class is immutable" }])
+    );
+    let applied = rig
+        .patch(&format!("{one}?fieldManager=m&force=true"), "application/apply-patch+yaml", &span(9, 3, "a"))
+        .await;
+    assert_eq!(applied.code, 422);
+    assert_eq!(rig.patch(&one, MERGE, &json!({ "spec": { "max": 9 } })).await.code, 200);
+
+    // One that was stored before rules were read lets no object in, and can still be changed and deleted.
+    let mut stored = rig.get(&format!("{path}/spans.example.com")).await.json();
+    stored["metadata"]["name"] = json!("links.example.com");
+    let names = json!({ "plural": "links", "singular": "link", "kind": "Link", "listKind": "LinkList" });
+    stored["spec"]["names"] = names.clone();
+    stored["status"]["acceptedNames"] = names;
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations/0/rule";
+    *stored.pointer_mut(schema).expect("a rule") = json!("isURL(self.class)");
+    rig.store.put(
+        "/registry/apiextensions.k8s.io/customresourcedefinitions/links.example.com",
+        stored.to_string(),
+    );
+    let links = "/apis/example.com/v1/namespaces/default/links";
+    rig.until(links, 200).await;
+    let mut link = span(1, 3, "a");
+    link["kind"] = json!("Link");
+    let status = rig.write("POST", links, &link).await.json();
+    assert_eq!(status["code"], 422, "{status}");
+    assert!(
+        status["message"].as_str().is_some_and(|message| message.contains("rule compile error")),
+        "{status}"
+    );
+    let labelled = rig
+        .patch(
+            &format!("{path}/links.example.com"),
+            MERGE,
+            &json!({ "metadata": { "labels": { "a": "b" } } }),
+        )
+        .await;
+    assert_eq!(labelled.code, 200, "{}", labelled.text());
+    assert_eq!(rig.ask("DELETE", &format!("{path}/links.example.com"), &[], "").await.code, 200);
+    rig.until(&format!("{path}/links.example.com"), 404).await;
+}
+
+#[tokio::test]
 async fn bodies_of_all_forms() {
     let rig = Rig::new().await;
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\ndata:\n  a: b\n";
