@@ -199,6 +199,26 @@ fn fields_applied_by_two_belong_to_two() {
     });
 }
 
+/// As `kubectl diff --server-side` asks, whose output is a failure to the shell.
+#[test]
+fn server_side_apply_follows_client_side_apply_and_back() {
+    with_each("kubectl from client-side to server-side apply", |hand| {
+        let apply = "apply --server-side -f -";
+        hand.does("apply -f -", CONFIG, "configmap/settings created")?;
+        hand.does(
+            &format!("{apply} --dry-run=server"),
+            &CONFIG.replace("blue", "red"),
+            "serverside-applied",
+        )?;
+        hand.does(apply, &CONFIG.replace("blue", "red"), "serverside-applied")?;
+        hand.does(apply, &CONFIG.replace("blue", "green"), "serverside-applied")?;
+        hand.does("get configmap settings -o jsonpath={.data.color}", "", "green")?;
+        hand.does("apply -f -", &CONFIG.replace("  color: blue", "  shape: round"), "configured")?;
+        hand.does("get configmap settings -o jsonpath={.data}", "", r#"{"shape":"round"}"#)?;
+        Ok(())
+    });
+}
+
 #[test]
 fn a_watch_prints_every_change_as_it_comes() {
     with_each("kubectl get --watch", |hand| {
