@@ -90,10 +90,12 @@ fn resource_entries(kind: &Kind) -> Vec<Value> {
             "name": format!("{}/{name}", kind.plural), "singularName": "", "namespaced": kind.is_namespaced(),
             "kind": kind.kind, "verbs": subresource_verbs(name),
         });
-        if name == "scale" {
-            entry["group"] = json!("autoscaling");
-            entry["version"] = json!("v1");
-            entry["kind"] = json!("Scale");
+        if let Some((group, version, kind)) = made_by(name) {
+            entry["kind"] = json!(kind);
+            if !group.is_empty() {
+                entry["group"] = json!(group);
+                entry["version"] = json!(version);
+            }
         }
         entries.push(entry);
     }
@@ -110,7 +112,21 @@ fn add_names(entry: &mut Value, kind: &Kind) {
 }
 
 fn subresource_verbs(name: &str) -> &'static [&'static str] {
-    if name == "finalize" { &["update"] } else { &["get", "patch", "update"] }
+    match name {
+        "finalize" => &["update"],
+        "binding" | "eviction" => &["create"],
+        _ => &["get", "patch", "update"],
+    }
+}
+
+/// The group, version and kind of what a subresource is told in, if that is not the kind itself.
+fn made_by(subresource: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    match subresource {
+        "scale" => Some(("autoscaling", "v1", "Scale")),
+        "binding" => Some(("", "v1", "Binding")),
+        "eviction" => Some(("policy", "v1", "Eviction")),
+        _ => None,
+    }
 }
 
 fn aggregated<'a>(groups: impl Iterator<Item = &'a Group>, version: DiscoveryVersion) -> Value {
@@ -150,7 +166,8 @@ fn aggregated_resource(group: &str, kind: &Kind) -> Value {
         .names()
         .into_iter()
         .map(|name| {
-            let kind = if name == "scale" { response("autoscaling", "v1", "Scale") } else { own.clone() };
+            let kind = made_by(name)
+                .map_or_else(|| own.clone(), |(group, version, kind)| response(group, version, kind));
             json!({ "subresource": name, "responseKind": kind, "verbs": subresource_verbs(name) })
         })
         .collect();

@@ -257,6 +257,7 @@ impl Version {
             status: given.status.is_some(),
             scale: given.scale.as_ref().and_then(Scale::to_paths),
             finalize: false,
+            pod_actions: false,
         }
     }
 

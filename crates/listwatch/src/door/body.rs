@@ -21,7 +21,11 @@ const ALL: &[Media] = &[Media::Json, Media::Yaml, Media::Protobuf];
 
 /// What bodies of a kind can be read in.
 pub fn readable(kind: &Kind) -> &'static [Media] {
-    if protobuf::supports(&kind.api_version(), &kind.kind) { ALL } else { TEXTS }
+    readable_as(&kind.api_version(), &kind.kind)
+}
+
+pub fn readable_as(api_version: &str, kind: &str) -> &'static [Media] {
+    if protobuf::supports(api_version, kind) { ALL } else { TEXTS }
 }
 
 /// What options can be read in, of whatever kind.

@@ -31,6 +31,7 @@ mod list_form;
 mod metrics;
 mod origin;
 mod pages;
+mod pods;
 mod request;
 mod review;
 mod route;

@@ -5,7 +5,7 @@ use super::authn::{self, Credentials, User};
 use super::authz::{self, Act};
 use super::gate::Seat;
 use super::limits::Flow;
-use super::{Alive, Door, body, get, list, origin, pages, review, route, watch, websocket, write};
+use super::{Alive, Door, body, get, list, origin, pages, pods, review, route, watch, websocket, write};
 use crate::query::{Query, REQUEST_TIMEOUT_MAX};
 use crate::registry::{Kind, Registry};
 use crate::request_path::{ObjectTarget, Page, Target, Verb, parse};
@@ -257,6 +257,7 @@ async fn objects(
         Verb::Watch if websocket::is_wanted(&asked.headers) => websocket::answer(&asked, upgrade, held).await,
         Verb::Watch => watch::answer(&asked).await,
         Verb::Create if asked.kind.storage.is_none() => review::answer(&asked, &body).await,
+        Verb::Create if asked.target.subresource.is_some() => pods::answer(&asked, &body).await,
         Verb::Create => write::create(&asked, &body).await,
         Verb::Update => write::update(&asked, &body).await,
         Verb::Patch => write::patch(&asked, &body).await,

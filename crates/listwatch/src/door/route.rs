@@ -23,6 +23,9 @@ pub fn part(kind: &Kind, target: &ObjectTarget) -> Result<Part, Refusal> {
         "scale" if kind.subresources.scale.is_some() => {
             (Part::Scale, &[Verb::Get, Verb::Update, Verb::Patch])
         }
+        "binding" | "eviction" if kind.subresources.pod_actions => {
+            (Part::Of(Endpoint::Whole), &[Verb::Create])
+        }
         "finalize" if kind.subresources.finalize => (Part::Of(Endpoint::Finalize), &[Verb::Update]),
         _ => return Err(Refusal::no_such_page()),
     };
@@ -65,6 +68,7 @@ mod tests {
         assert_eq!(asked("GET", "/api/v1/pods"), whole);
         assert_eq!(asked("POST", "/api/v1/namespaces/a/pods"), whole);
         assert_eq!(asked("GET", "/api/v1/namespaces/a"), whole);
+        assert_eq!(asked("POST", "/api/v1/namespaces/a/pods/x/binding"), whole);
         assert_eq!(asked("PUT", "/api/v1/namespaces/a/pods/x/status"), Ok(Part::Of(Endpoint::Status)));
         assert_eq!(asked("PUT", "/api/v1/namespaces/a/finalize"), Ok(Part::Of(Endpoint::Finalize)));
         assert_eq!(asked("GET", "/apis/apps/v1/namespaces/a/deployments/x/scale"), Ok(Part::Scale));
@@ -81,6 +85,9 @@ mod tests {
             ("GET", "/api/v1/namespaces/a/pods/x/scale", 404),
             ("POST", "/api/v1/namespaces/a/pods/x/status", 405),
             ("GET", "/api/v1/namespaces/a/finalize", 405),
+            ("GET", "/api/v1/namespaces/a/pods/x/eviction", 405),
+            ("POST", "/api/v1/namespaces/a/services/x/eviction", 404),
+            ("POST", "/api/v1/namespaces/a/pods/x/exec", 404),
             ("DELETE", "/api/v1/namespaces/a/pods/x/status", 405),
             ("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 405),
         ] {

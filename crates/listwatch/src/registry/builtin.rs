@@ -72,6 +72,7 @@ enum SubresourceName {
     Status,
     Scale,
     Finalize,
+    PodActions,
 }
 
 #[derive(Clone, Deserialize)]
@@ -157,6 +158,7 @@ fn subresources(names: &[SubresourceName]) -> Subresources {
         status: names.contains(&SubresourceName::Status),
         scale,
         finalize: names.contains(&SubresourceName::Finalize),
+        pod_actions: names.contains(&SubresourceName::PodActions),
     }
 }
 

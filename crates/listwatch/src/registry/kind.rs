@@ -74,12 +74,20 @@ pub struct Subresources {
     pub scale: Option<ScalePaths>,
     /// Namespaces only.
     pub finalize: bool,
+    /// Bindings and evictions: pods only.
+    pub pod_actions: bool,
 }
 
 impl Subresources {
     /// As in a path, by name.
     pub fn names(&self) -> Vec<&'static str> {
-        let all = [("finalize", self.finalize), ("scale", self.scale.is_some()), ("status", self.status)];
+        let all = [
+            ("binding", self.pod_actions),
+            ("eviction", self.pod_actions),
+            ("finalize", self.finalize),
+            ("scale", self.scale.is_some()),
+            ("status", self.status),
+        ];
         all.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
     }
 }

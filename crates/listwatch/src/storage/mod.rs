@@ -9,6 +9,7 @@
 //!   swap         read, decide, write; decide again if somebody was quicker
 //!   leave        in whose name it is written; asked for again if users or roles changed
 //!   create, update, patch, delete, collection      the verbs
+//!   pods         bindings and evictions
 //!   event_lease  the lease that an event goes with
 //!   failure      what a client is told when the store fails
 //! ```
@@ -30,6 +31,7 @@ mod failure;
 mod kinds;
 mod leave;
 mod patch;
+mod pods;
 mod read;
 mod rules;
 mod secret;

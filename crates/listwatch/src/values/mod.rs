@@ -17,6 +17,7 @@ use crate::object::check::CAUSES_MAX;
 use crate::registry::Kind;
 use crate::status::Cause;
 use rule::Rule;
+pub use selector::matches as selects;
 use serde_json::Value;
 
 /// What is wrong with a new object.

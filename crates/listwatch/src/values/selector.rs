@@ -81,7 +81,8 @@ fn has_all(wanted: &Map<String, Value>, labels: &Value) -> bool {
     wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
-fn matches(selector: &Value, labels: &Value) -> bool {
+/// Whether a label selector chooses an object with these labels.
+pub fn matches(selector: &Value, labels: &Value) -> bool {
     let holds = |expression: &Value| {
         let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
         let value = labels.get(key);

@@ -358,3 +358,57 @@ async fn a_collection_goes_page_by_page_for_who_asks_so() {
     assert_eq!(rig.get(&format!("{MAPS}?{select}")).await.json()["items"], json!([]));
     assert_eq!(rig.ask("DELETE", &format!("{MAPS}?resourceVersion=1000000"), &[], "").await.code, 504);
 }
+
+#[tokio::test]
+async fn pods_are_bound_and_evicted_within_their_budget() {
+    let rig = Rig::new().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({
+        "metadata": { "name": "p", "labels": { "app": "a" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] },
+    });
+    assert_eq!(rig.write("POST", pods, &pod).await.code, 201);
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": { "name": "p" }, "target": { "kind": "Node", "name": "n" },
+    });
+    let one = format!("{pods}/p");
+    let bound = rig.write("POST", &format!("{one}/binding"), &binding).await;
+    assert_eq!((bound.code, &bound.json()["status"]), (201, &json!("Success")), "{}", bound.text());
+    assert_eq!(rig.get(&one).await.json()["spec"]["nodeName"], "n");
+    assert_eq!(rig.write("POST", &format!("{one}/binding"), &binding).await.code, 409);
+    let running =
+        json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
+    assert_eq!(rig.patch(&format!("{one}/status"), MERGE, &running).await.code, 200);
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({
+        "metadata": { "name": "b" }, "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "a" } } },
+    });
+    assert_eq!(rig.write("POST", budgets, &budget).await.code, 201);
+    let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": "p" } });
+    let evict = format!("{one}/eviction");
+    let refused = rig.write("POST", &evict, &eviction).await;
+    assert_eq!((refused.code, refused.header("retry-after")), (429, "10"), "{}", refused.text());
+    assert_eq!(refused.json()["details"]["causes"][0]["reason"], "DisruptionBudget");
+    let allowed = json!({ "status": { "observedGeneration": 1, "disruptionsAllowed": 1 } });
+    assert_eq!(rig.patch(&format!("{budgets}/b/status"), MERGE, &allowed).await.code, 200);
+    assert_eq!(rig.write("POST", &format!("{evict}?dryRun=All"), &eviction).await.code, 201);
+    assert_eq!(rig.get(&one).await.code, 200);
+    let evicted = rig.write("POST", &evict, &eviction).await;
+    assert_eq!(evicted.code, 201, "{}", evicted.text());
+    assert_eq!(rig.get(&one).await.code, 404);
+    let left = rig.get(&format!("{budgets}/b")).await.json();
+    assert_eq!(left["status"]["disruptionsAllowed"], 0);
+    assert!(left["status"]["disruptedPods"]["p"].is_string());
+    let resources = rig.get("/api/v1").await.json();
+    let named = |name: &str| {
+        resources["resources"]
+            .as_array()
+            .and_then(|all| all.iter().find(|each| each["name"] == name))
+            .cloned()
+    };
+    let listed = named("pods/eviction").expect("kubectl drain looks for it");
+    assert_eq!(
+        (&listed["group"], &listed["version"], &listed["kind"]),
+        (&json!("policy"), &json!("v1"), &json!("Eviction"))
+    );
+    assert_eq!(rig.write("POST", &evict, &eviction).await.code, 404);
+}
