@@ -16,6 +16,8 @@ const QUANTITY: &str =
 pub enum Rule {
     /// Neither absent nor empty.
     Required,
+    /// The same; the message says why.
+    RequiredAs(&'static str),
     /// Pods of a job end: `Always`, which is what others have by default, is as good as none.
     JobRestart,
     OneOf(&'static [&'static str]),
@@ -31,7 +33,8 @@ pub enum Rule {
     PortName,
     /// A name that is a DNS label.
     Label,
-    Subdomain,
+    /// A subdomain, or all of one: `*.example.com`.
+    Host,
     IntOrPercent,
     Quantity,
     EnvName,
@@ -45,6 +48,7 @@ impl Rule {
     pub fn judge(self, value: Option<&Value>, at: &str, causes: &mut Vec<Cause>) {
         match (self, value) {
             (Rule::Required, value) if is_empty(value) => causes.push(Cause::required(at, "")),
+            (Rule::RequiredAs(why), value) if is_empty(value) => causes.push(Cause::required(at, why)),
             (Rule::JobRestart, value) if is_empty(value) || value.is_some_and(|value| value == "Always") => {
                 causes.push(Cause::required(at, r#"valid values: "OnFailure", "Never""#));
             }
@@ -71,8 +75,9 @@ impl Rule {
             (Rule::Label, Some(Value::String(name))) if !name.is_empty() => {
                 causes.extend(names::label(name).map(|why| Cause::invalid(at, &shown(name), &why)));
             }
-            (Rule::Subdomain, Some(Value::String(name))) if !name.is_empty() => {
-                causes.extend(names::subdomain(name).map(|why| Cause::invalid(at, &shown(name), &why)));
+            (Rule::Host, Some(Value::String(name))) if !name.is_empty() => {
+                let domain = name.strip_prefix("*.").unwrap_or(name);
+                causes.extend(names::subdomain(domain).map(|why| Cause::invalid(at, &shown(name), &why)));
             }
             (Rule::IntOrPercent, Some(Value::String(text))) => {
                 let digits = text.strip_suffix('%').unwrap_or_default();

@@ -60,7 +60,7 @@ const POD: &[Line] = &[
     ("volumes[].name", Required),
     ("volumes[].name", Label),
     ("restartPolicy", OneOf(&["Always", "OnFailure", "Never"])),
-    ("dnsPolicy", OneOf(&["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"])),
+    ("dnsPolicy", OneOf(&["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"])),
     ("activeDeadlineSeconds", Least(1, "must be between 1 and 2147483647, inclusive")),
 ];
 
@@ -133,7 +133,7 @@ const SERVICE: &[Line] = &[
 ];
 
 const CLAIM: &[Line] = &[
-    ("accessModes", Required),
+    ("accessModes", RequiredAs("at least 1 access mode is required")),
     ("accessModes[]", OneOf(&["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"])),
     ("resources.requests.storage", Required),
     ("resources.requests{}", Quantity),
@@ -180,7 +180,7 @@ const INGRESS: &[Line] = &[
     ("rules[].http.paths[].pathType", Required),
     ("rules[].http.paths[].pathType", OneOf(&["Exact", "ImplementationSpecific", "Prefix"])),
     ("rules[].http.paths[].backend.service.port.number", Port),
-    ("rules[].host", Subdomain),
+    ("rules[].host", Host),
 ];
 
 const POLICY: &[Line] = &[
@@ -191,7 +191,7 @@ const POLICY: &[Line] = &[
     ("egress[].ports[].protocol", OneOf(PROTOCOLS)),
 ];
 
-const ROLE: &[Line] = &[("rules[].verbs", Required)];
+const ROLE: &[Line] = &[("rules[].verbs", RequiredAs("verbs must contain at least one value"))];
 
 const BINDING: &[Line] = &[
     ("roleRef.name", Required),

@@ -1,3 +1,5 @@
+//! Each rule by an object that breaks it.
+
 use super::*;
 use crate::registry::Registry;
 use serde_json::json;
@@ -212,6 +214,15 @@ fn contents_have_good_keys_and_an_end() {
         created("", "Secret", json!({ "type": "kubernetes.io/tls", "data": { "tls.crt": "eA==" } })),
         ["data[tls.key]: Required value"]
     );
+}
+
+#[test]
+fn good_objects_pass() {
+    let good: Vec<(String, String, Value)> =
+        serde_json::from_str(include_str!("good.json")).expect("groups, kinds and objects");
+    for (group, kind, value) in good {
+        assert_eq!(created(&group, &kind, value.clone()), Vec::<String>::new(), "{kind} {value}");
+    }
 }
 
 #[test]

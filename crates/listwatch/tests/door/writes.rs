@@ -158,107 +158,111 @@ async fn bad_values_are_refused_with_field_and_reason() {
     );
 }
 
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Of spans with a `min`, a `max` and a class, of which this rule holds.
+fn spans_with(rule: &str) -> Value {
+    let spec = json!({
+        "type": "object", "required": ["min", "max"],
+        "properties": {
+            "min": { "type": "integer" }, "max": { "type": "integer" },
+            "class": { "type": "string", "x-kubernetes-validations": [
+                { "rule": "self == oldSelf", "message": "class is immutable", "reason": "FieldValueForbidden" },
+            ] },
+        },
+        "x-kubernetes-validations": [
+            { "rule": rule, "messageExpression": "'max is ' + string(self.max)", "fieldPath": ".max" },
+        ],
+    });
+    json!({
+        "metadata": { "name": "spans.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": { "plural": "spans", "kind": "Span" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "properties": { "spec": spec } } },
+            }],
+        },
+    })
+}
+
+fn span(kind: &str, min: i64, max: i64) -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": kind, "metadata": { "name": "s" },
+        "spec": { "min": min, "max": max, "class": "a" },
+    })
+}
+
 #[tokio::test]
-async fn validation_rules_of_definitions_are_enforced() {
+async fn definition_with_a_rule_that_does_not_compile_is_refused() {
     let rig = Rig::new().await;
-    let definition = |rule: &str| {
-        let spec = json!({
-            "type": "object", "required": ["min", "max"],
-            "properties": {
-                "min": { "type": "integer" }, "max": { "type": "integer" },
-                "class": { "type": "string", "x-kubernetes-validations": [
-                    { "rule": "self == oldSelf", "message": "class is immutable", "reason": "FieldValueForbidden" },
-                ] },
-            },
-            "x-kubernetes-validations": [
-                { "rule": rule, "messageExpression": "'max is ' + string(self.max)", "fieldPath": ".max" },
-            ],
-        });
-        json!({
-            "metadata": { "name": "spans.example.com" },
-            "spec": {
-                "group": "example.com", "scope": "Namespaced", "names": { "plural": "spans", "kind": "Span" },
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true,
-                    "schema": { "openAPIV3Schema": { "type": "object", "properties": { "spec": spec } } },
-                }],
-            },
-        })
-    };
-    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let place = "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule";
     for (rule, why) in [
         ("self.min <", "compilation failed: syntax error"),
         ("self.least < self.max", "compilation failed: undefined field 'least'"),
         ("isURL(self.class)", "compilation failed: the function isURL() is not supported"),
     ] {
-        let status = rig.write("POST", path, &definition(rule)).await.json();
+        let status = rig.write("POST", DEFINITIONS, &spans_with(rule)).await.json();
         assert_eq!(status["code"], 422, "{rule}: {status}");
         let cause = &status["details"]["causes"][0];
         assert_eq!(cause["field"], place);
         assert!(cause["message"].as_str().is_some_and(|message| message.contains(why)), "{cause}");
     }
-    let made = rig.write("POST", path, &definition("self.min <= self.max")).await;
+}
+
+#[tokio::test]
+async fn validation_rules_of_definitions_are_enforced() {
+    let rig = Rig::new().await;
+    let made = rig.write("POST", DEFINITIONS, &spans_with("self.min <= self.max")).await;
     assert_eq!(made.code, 201, "{}", made.text());
     let spans = "/apis/example.com/v1/namespaces/default/spans";
-    let span = |min: i64, max: i64, class: &str| {
-        json!({
-            "apiVersion": "example.com/v1", "kind": "Span", "metadata": { "name": "s" },
-            "spec": { "min": min, "max": max, "class": class },
-        })
-    };
-    let status = rig.write("POST", spans, &span(5, 3, "a")).await.json();
+    let status = rig.write("POST", spans, &span("Span", 5, 3)).await.json();
     assert_eq!((&status["code"], &status["reason"]), (&json!(422), &json!("Invalid")));
     assert_eq!(
         status["details"]["causes"],
         json!([{ "reason": "FieldValueInvalid", "field": "spec.max", "message": "Invalid value: max is 3" }])
     );
-    let made = rig.write("POST", spans, &span(1, 3, "a")).await;
+    let made = rig.write("POST", spans, &span("Span", 1, 3)).await;
     assert_eq!(made.code, 201, "{}", made.text());
     let one = format!("{spans}/s");
     let status = rig.patch(&one, MERGE, &json!({ "spec": { "class": "b" } })).await.json();
+    let told = "Forbidden: class is immutable";
     assert_eq!(
         status["details"]["causes"],
-        json!([{ "reason": "FieldValueForbidden", "field": "spec.class", "message": "Forbidden: class is immutable" }])
+        json!([{ "reason": "FieldValueForbidden", "field": "spec.class", "message": told }])
     );
-    let applied = rig
-        .patch(&format!("{one}?fieldManager=m&force=true"), "application/apply-patch+yaml", &span(9, 3, "a"))
-        .await;
+    let apply = format!("{one}?fieldManager=m&force=true");
+    let applied = rig.patch(&apply, "application/apply-patch+yaml", &span("Span", 9, 3)).await;
     assert_eq!(applied.code, 422);
     assert_eq!(rig.patch(&one, MERGE, &json!({ "spec": { "max": 9 } })).await.code, 200);
+}
 
-    // One that was stored before rules were read lets no object in, and can still be changed and deleted.
-    let mut stored = rig.get(&format!("{path}/spans.example.com")).await.json();
-    stored["metadata"]["name"] = json!("links.example.com");
+/// As definitions may be that were stored before rules were read.
+#[tokio::test]
+async fn stored_definition_with_a_broken_rule_can_be_changed_and_deleted() {
+    let rig = Rig::new().await;
+    let made = rig.write("POST", DEFINITIONS, &spans_with("true")).await;
+    assert_eq!(made.code, 201, "{}", made.text());
+    let mut stored = made.json();
+    let one = format!("{DEFINITIONS}/links.example.com");
     let names = json!({ "plural": "links", "singular": "link", "kind": "Link", "listKind": "LinkList" });
+    stored["metadata"]["name"] = json!("links.example.com");
     stored["spec"]["names"] = names.clone();
     stored["status"]["acceptedNames"] = names;
-    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations/0/rule";
-    *stored.pointer_mut(schema).expect("a rule") = json!("isURL(self.class)");
-    rig.store.put(
-        "/registry/apiextensions.k8s.io/customresourcedefinitions/links.example.com",
-        stored.to_string(),
-    );
+    let rule = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations/0/rule";
+    *stored.pointer_mut(rule).expect("a rule") = json!("isURL(self.class)");
+    let key = "/registry/apiextensions.k8s.io/customresourcedefinitions/links.example.com";
+    rig.store.put(key, stored.to_string());
     let links = "/apis/example.com/v1/namespaces/default/links";
     rig.until(links, 200).await;
-    let mut link = span(1, 3, "a");
-    link["kind"] = json!("Link");
-    let status = rig.write("POST", links, &link).await.json();
+    let status = rig.write("POST", links, &span("Link", 1, 3)).await.json();
     assert_eq!(status["code"], 422, "{status}");
-    assert!(
-        status["message"].as_str().is_some_and(|message| message.contains("rule compile error")),
-        "{status}"
-    );
-    let labelled = rig
-        .patch(
-            &format!("{path}/links.example.com"),
-            MERGE,
-            &json!({ "metadata": { "labels": { "a": "b" } } }),
-        )
-        .await;
+    let message = status["message"].as_str().unwrap_or_default();
+    assert!(message.contains("rule compile error"), "{message}");
+    let labelled = rig.patch(&one, MERGE, &json!({ "metadata": { "labels": { "a": "b" } } })).await;
     assert_eq!(labelled.code, 200, "{}", labelled.text());
-    assert_eq!(rig.ask("DELETE", &format!("{path}/links.example.com"), &[], "").await.code, 200);
-    rig.until(&format!("{path}/links.example.com"), 404).await;
+    assert_eq!(rig.ask("DELETE", &one, &[], "").await.code, 200);
+    rig.until(&one, 404).await;
 }
 
 #[tokio::test]

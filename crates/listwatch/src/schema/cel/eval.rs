@@ -95,11 +95,7 @@ pub fn eval<'e, 'a>(expr: &'e Expr, names: &mut Names<'e, 'a>, budget: &mut Budg
             Val::Bool(flag) => Ok(Val::Bool(!flag)),
             other => Err(no_overload("!_", &[other])),
         },
-        Expr::Negate(inner) => match eval(inner, names, budget)? {
-            Val::Int(number) => number.checked_neg().map(Val::Int).ok_or_else(overflow),
-            Val::Double(number) => Ok(Val::Double(-number)),
-            other => Err(no_overload("-_", &[other])),
-        },
+        Expr::Negate(inner) => negated(eval(inner, names, budget)?),
         Expr::All(terms) => joined(false, terms.iter().map(|term| eval(term, names, budget))),
         Expr::Any(terms) => joined(true, terms.iter().map(|term| eval(term, names, budget))),
         Expr::If(parts) => match eval(&parts.0, names, budget)? {
@@ -134,6 +130,14 @@ pub fn eval<'e, 'a>(expr: &'e Expr, names: &mut Names<'e, 'a>, budget: &mut Budg
             let args = values(None, args, names, budget)?;
             function.call(&args, budget)
         }
+    }
+}
+
+fn negated(value: Val<'_>) -> Found<'_> {
+    match value {
+        Val::Int(number) => number.checked_neg().map(Val::Int).ok_or_else(overflow),
+        Val::Double(number) => Ok(Val::Double(-number)),
+        other => Err(no_overload("-_", &[other])),
     }
 }
 
@@ -302,82 +306,79 @@ fn operated<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>, budget: &mu
     use Operator::{
         Add, Divide, Equal, Greater, GreaterEqual, In, Less, LessEqual, Modulo, Multiply, NotEqual, Subtract,
     };
-    let wrong =
-        || no_overload(&format!("_{}_", super::types::sign(operator)), &[left.clone(), right.clone()]);
     match operator {
         Equal => left.equals(right, &mut |steps| budget.spend(steps)).map(Val::Bool),
         NotEqual => left.equals(right, &mut |steps| budget.spend(steps)).map(|is_equal| Val::Bool(!is_equal)),
-        In => {
-            if right.is_list() {
-                budget.spend(right.size().unwrap_or(0))?;
-                let items = right.items().unwrap_or_default();
-                let mut equal = |item: &Val<'a>| left.equals(item, &mut |steps| budget.spend(steps));
-                for item in &items {
-                    if equal(item)? {
-                        return Ok(Val::Bool(true));
-                    }
-                }
-                return Ok(Val::Bool(false));
-            }
-            match (left.as_text(), right.is_map()) {
-                (Some(name), true) => Ok(Val::Bool(right.field(name).is_some())),
-                (None, true) => Ok(Val::Bool(false)),
-                _ => Err(wrong()),
-            }
-        }
-        Less | LessEqual | Greater | GreaterEqual => {
-            let texts = left.as_text().map_or(0, str::len).min(right.as_text().map_or(0, str::len));
-            budget.spend(texts / BYTES_PER_STEP)?;
-            let is_number = |value: &Val<'_>| matches!(value, Val::Int(_) | Val::UInt(_) | Val::Double(_));
-            let order = match left.compare(right) {
-                Some(order) => order,
-                // One of them is not a number, and so neither is before the other.
-                None if is_number(left) && is_number(right) => return Ok(Val::Bool(false)),
-                None => return Err(wrong()),
-            };
-            Ok(Val::Bool(match operator {
-                Less => order == Ordering::Less,
-                LessEqual => order != Ordering::Greater,
-                Greater => order == Ordering::Greater,
-                _ => order != Ordering::Less,
-            }))
-        }
+        In => contained(left, right, budget),
+        Less | LessEqual | Greater | GreaterEqual => ordered(operator, left, right, budget),
         Add => add(left, right, budget),
-        Subtract => match (left, right) {
-            (Val::Int(one), Val::Int(other)) => one.checked_sub(*other).map(Val::Int).ok_or_else(overflow),
-            (Val::UInt(one), Val::UInt(other)) => one.checked_sub(*other).map(Val::UInt).ok_or_else(overflow),
-            (Val::Double(one), Val::Double(other)) => Ok(Val::Double(one - other)),
-            (Val::Time(one), Val::Time(other)) => one.checked_sub(*other).map(Val::Span).ok_or_else(overflow),
-            (Val::Time(one), Val::Span(other)) => one.checked_sub(*other).map(Val::Time).ok_or_else(overflow),
-            (Val::Span(one), Val::Span(other)) => one.checked_sub(*other).map(Val::Span).ok_or_else(overflow),
-            _ => Err(wrong()),
-        },
-        Multiply => match (left, right) {
-            (Val::Int(one), Val::Int(other)) => one.checked_mul(*other).map(Val::Int).ok_or_else(overflow),
-            (Val::UInt(one), Val::UInt(other)) => one.checked_mul(*other).map(Val::UInt).ok_or_else(overflow),
-            (Val::Double(one), Val::Double(other)) => Ok(Val::Double(one * other)),
-            _ => Err(wrong()),
-        },
-        Divide | Modulo => {
-            if matches!(right, Val::Int(0) | Val::UInt(0)) {
-                let what = if operator == Divide { "division" } else { "modulus" };
-                return Err(Fail::error(format!("{what} by zero")));
-            }
-            let is_divide = operator == Divide;
-            match (left, right) {
-                (Val::Int(one), Val::Int(other)) => {
-                    let made = if is_divide { one.checked_div(*other) } else { one.checked_rem(*other) };
-                    made.map(Val::Int).ok_or_else(overflow)
-                }
-                (Val::UInt(one), Val::UInt(other)) => {
-                    let made = if is_divide { one.checked_div(*other) } else { one.checked_rem(*other) };
-                    made.map(Val::UInt).ok_or_else(overflow)
-                }
-                (Val::Double(one), Val::Double(other)) if is_divide => Ok(Val::Double(one / other)),
-                _ => Err(wrong()),
+        Subtract | Multiply | Divide | Modulo => calculated(operator, left, right),
+    }
+}
+
+fn wrong<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>) -> Fail {
+    no_overload(&format!("_{}_", super::types::sign(operator)), &[left.clone(), right.clone()])
+}
+
+fn contained<'a>(left: &Val<'a>, right: &Val<'a>, budget: &mut Budget) -> Found<'a> {
+    if right.is_list() {
+        budget.spend(right.size().unwrap_or(0))?;
+        for item in right.items().unwrap_or_default() {
+            if left.equals(&item, &mut |steps| budget.spend(steps))? {
+                return Ok(Val::Bool(true));
             }
         }
+        return Ok(Val::Bool(false));
     }
+    match (left.as_text(), right.is_map()) {
+        (Some(name), true) => Ok(Val::Bool(right.field(name).is_some())),
+        (None, true) => Ok(Val::Bool(false)),
+        _ => Err(wrong(Operator::In, left, right)),
+    }
+}
+
+fn ordered<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>, budget: &mut Budget) -> Found<'a> {
+    let texts = left.as_text().map_or(0, str::len).min(right.as_text().map_or(0, str::len));
+    budget.spend(texts / BYTES_PER_STEP)?;
+    let is_number = |value: &Val<'_>| matches!(value, Val::Int(_) | Val::UInt(_) | Val::Double(_));
+    let order = match left.compare(right) {
+        Some(order) => order,
+        // One of them is not a number, and so neither is before the other.
+        None if is_number(left) && is_number(right) => return Ok(Val::Bool(false)),
+        None => return Err(wrong(operator, left, right)),
+    };
+    Ok(Val::Bool(match operator {
+        Operator::Less => order == Ordering::Less,
+        Operator::LessEqual => order != Ordering::Greater,
+        Operator::Greater => order == Ordering::Greater,
+        _ => order != Ordering::Less,
+    }))
+}
+
+fn calculated<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>) -> Found<'a> {
+    use Operator::{Divide, Modulo, Multiply, Subtract};
+    if matches!((operator, right), (Divide | Modulo, Val::Int(0) | Val::UInt(0))) {
+        let what = if operator == Divide { "division" } else { "modulus" };
+        return Err(Fail::error(format!("{what} by zero")));
+    }
+    let made = match (operator, left, right) {
+        (Subtract, Val::Int(one), Val::Int(other)) => one.checked_sub(*other).map(Val::Int),
+        (Subtract, Val::UInt(one), Val::UInt(other)) => one.checked_sub(*other).map(Val::UInt),
+        (Subtract, Val::Double(one), Val::Double(other)) => Some(Val::Double(one - other)),
+        (Subtract, Val::Time(one), Val::Time(other)) => one.checked_sub(*other).map(Val::Span),
+        (Subtract, Val::Time(one), Val::Span(other)) => one.checked_sub(*other).map(Val::Time),
+        (Subtract, Val::Span(one), Val::Span(other)) => one.checked_sub(*other).map(Val::Span),
+        (Multiply, Val::Int(one), Val::Int(other)) => one.checked_mul(*other).map(Val::Int),
+        (Multiply, Val::UInt(one), Val::UInt(other)) => one.checked_mul(*other).map(Val::UInt),
+        (Multiply, Val::Double(one), Val::Double(other)) => Some(Val::Double(one * other)),
+        (Divide, Val::Int(one), Val::Int(other)) => one.checked_div(*other).map(Val::Int),
+        (Divide, Val::UInt(one), Val::UInt(other)) => one.checked_div(*other).map(Val::UInt),
+        (Divide, Val::Double(one), Val::Double(other)) => Some(Val::Double(one / other)),
+        (Modulo, Val::Int(one), Val::Int(other)) => one.checked_rem(*other).map(Val::Int),
+        (Modulo, Val::UInt(one), Val::UInt(other)) => one.checked_rem(*other).map(Val::UInt),
+        _ => return Err(wrong(operator, left, right)),
+    };
+    made.ok_or_else(overflow)
 }
 
 pub fn add<'a>(left: &Val<'a>, right: &Val<'a>, budget: &mut Budget) -> Found<'a> {

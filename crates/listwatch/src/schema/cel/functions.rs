@@ -113,18 +113,22 @@ impl Function {
             return Ok(made);
         }
         match self {
-            F::Dyn => return args.first().cloned().ok_or_else(wrong),
-            F::TypeOf => return args.first().map(|value| Val::Type(value.type_name())).ok_or_else(wrong),
+            F::Dyn => args.first().cloned().ok_or_else(wrong),
+            F::TypeOf => args.first().map(|value| Val::Type(value.type_name())).ok_or_else(wrong),
             F::Size => {
                 let bytes = args.first().and_then(Val::as_text).map_or(0, str::len);
                 budget.spend(bytes / BYTES_PER_STEP)?;
-                return args.first().and_then(size).ok_or_else(wrong);
+                args.first().and_then(size).ok_or_else(wrong)
             }
             F::Int | F::UInt | F::Double | F::Text | F::Bool | F::Time | F::Span => {
-                return converted(self, args.first().ok_or_else(wrong)?, budget);
+                converted(self, args.first().ok_or_else(wrong)?, budget)
             }
-            _ => {}
+            _ => self.call_on_text(args, budget),
         }
+    }
+
+    fn call_on_text<'a>(self, args: &[Val<'a>], budget: &mut Budget) -> Result<Val<'a>, Fail> {
+        let wrong = || no_overload(self.name(), args);
         let text = args.first().and_then(Val::as_text).ok_or_else(wrong)?;
         let other = args.get(1).and_then(Val::as_text);
         let number = |at: usize| match args.get(at) {

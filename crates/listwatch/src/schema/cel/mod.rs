@@ -64,15 +64,9 @@ impl Rule {
         let own = Ty::of(schema, stand.is_root);
         let source = text("rule").unwrap_or_default();
         let mut uses_old = false;
-        let program = parse::parse(source).and_then(|program| {
-            let mut scope = Scope::new(&own);
-            let ty = scope.check(&program)?;
-            uses_old = scope.uses_old;
-            if matches!(ty, Ty::Bool | Ty::Dyn) {
-                Ok(program)
-            } else {
-                Err("must evaluate to a bool".to_owned())
-            }
+        let program = compiled(source, &own, &Ty::Bool).map(|(program, uses)| {
+            uses_old = uses;
+            program
         });
         if source.trim().is_empty() {
             causes.push(Cause::required(at("rule"), "rules must say something"));
@@ -92,23 +86,13 @@ impl Rule {
             let why = "message must not contain line breaks";
             causes.push(Cause::invalid(at("message"), &shown(message.unwrap_or_default()), why));
         } else if message.is_none() && source.trim().contains('\n') {
-            causes.push(Cause::required(
-                at("message"),
-                "message must be specified if rule contains line breaks",
-            ));
+            let why = "message must be specified if rule contains line breaks";
+            causes.push(Cause::required(at("message"), why));
         }
         let mut message_expression = None;
         if let Some(source) = text("messageExpression") {
-            let compiled = parse::parse(source).and_then(|expr| {
-                let ty = Scope::new(&own).check(&expr)?;
-                if matches!(ty, Ty::Text | Ty::Dyn) {
-                    Ok(expr)
-                } else {
-                    Err("must evaluate to a string".to_owned())
-                }
-            });
-            match compiled {
-                Ok(expr) => message_expression = Some(expr),
+            match compiled(source, &own, &Ty::Text) {
+                Ok((expr, _)) => message_expression = Some(expr),
                 Err(why) => {
                     let why = format!("messageExpression compilation failed: {why}");
                     causes.push(Cause::invalid(at("messageExpression"), &shown(source), &why));
@@ -167,6 +151,19 @@ impl Rule {
             "FieldValueDuplicate" => Cause::duplicate(path, value),
             _ => invalid(path, value, message),
         }
+    }
+}
+
+/// An expression of this type, and whether it asks for the value before.
+fn compiled(source: &str, own: &Ty<'_>, wanted: &Ty<'_>) -> Result<(Expr, bool), String> {
+    let expr = parse::parse(source)?;
+    let mut scope = Scope::new(own);
+    let ty = scope.check(&expr)?;
+    let uses_old = scope.uses_old;
+    if ty.is_like(wanted) {
+        Ok((expr, uses_old))
+    } else {
+        Err(format!("must evaluate to a {}", wanted.name()))
     }
 }
 

@@ -57,7 +57,7 @@ impl<'s> Ty<'s> {
         }
     }
 
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Ty::Dyn => "dyn".to_owned(),
             Ty::Null => "null".to_owned(),
@@ -85,7 +85,7 @@ impl<'s> Ty<'s> {
         matches!(self, Ty::Int | Ty::UInt | Ty::Double)
     }
 
-    fn is_like(&self, other: &Ty<'_>) -> bool {
+    pub fn is_like(&self, other: &Ty<'_>) -> bool {
         match (self, other) {
             (Ty::Dyn, _) | (_, Ty::Dyn) => true,
             (Ty::List(one), Ty::List(other)) | (Ty::Map(one), Ty::Map(other)) => one.is_like(other),
