@@ -165,10 +165,11 @@ mod tests {
             ("selfsubjectreviews", false),
             ("subjectaccessreviews", true),
             ("localsubjectaccessreviews", true),
+            ("tokenreviews", true),
         ] {
             assert!(reviews.contains(&(resource, others)), "{resource}: {reviews:?}");
         }
-        assert_eq!(reviews.len(), 5, "one that is new is one of both: {reviews:?}");
+        assert_eq!(reviews.len(), 6, "one that is new is one of both: {reviews:?}");
     }
 
     #[test]
