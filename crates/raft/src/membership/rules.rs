@@ -103,7 +103,7 @@ impl Rules {
             if !learner && !can_gain_a_voter(roster) {
                 return Err(ChangeRefusal::NotEnoughStarted);
             }
-            if roster.voters().any(|seat| !seat.is_connected()) {
+            if !has_quorum_with_one_more(roster) {
                 return Err(ChangeRefusal::Unhealthy);
             }
         }
@@ -130,11 +130,9 @@ impl Rules {
                 return Err(ChangeRefusal::NotEnoughStarted);
             }
             // One that is down is no loss.
-            if seat.is_some_and(|seat| seat.reach != Reach::Silent) {
-                let connected = roster.voters().filter(|seat| seat.is_connected()).count();
-                if connected < 1 + majority(roster.voters().count() - 1) {
-                    return Err(ChangeRefusal::Unhealthy);
-                }
+            let is_there = seat.is_some_and(|seat| seat.reach != Reach::Silent);
+            if is_there && roster.connected() < 1 + majority(roster.voters().count() - 1) {
+                return Err(ChangeRefusal::Unhealthy);
             }
             if !leaves_a_majority(id, roster) {
                 return Err(ChangeRefusal::Unhealthy);
@@ -144,12 +142,12 @@ impl Rules {
     }
 
     fn check_promote(&self, id: u64, roster: &Roster) -> Result<(), ChangeRefusal> {
-        let seat = roster.seat(id);
-        let behind = |seat: &Seat| u128::from(seat.matched) * 100 < u128::from(roster.last) * READY_PERCENT;
+        let seat = roster.seat(id).ok_or(ChangeRefusal::NotFound)?;
+        let behind = u128::from(seat.matched) * 100 < u128::from(roster.last) * READY_PERCENT;
         // One that cannot be reached could not agree to its own promotion, and one that has not said
         // whose disk it runs on could be wiped without anybody noticing.
-        let absent = |seat: &Seat| seat.reach == Reach::Silent || !seat.started;
-        if seat.is_some_and(|seat| seat.learner && (behind(seat) || absent(seat))) {
+        let absent = seat.reach == Reach::Silent || !seat.started;
+        if seat.learner && (behind || absent) {
             return Err(ChangeRefusal::LearnerNotReady);
         }
         if self.strict {
@@ -159,11 +157,7 @@ impl Rules {
                 return Err(ChangeRefusal::NotEnoughStarted);
             }
         }
-        match seat {
-            None => Err(ChangeRefusal::NotFound),
-            Some(seat) if !seat.learner => Err(ChangeRefusal::NotLearner),
-            Some(_) => Ok(()),
-        }
+        if seat.learner { Ok(()) } else { Err(ChangeRefusal::NotLearner) }
     }
 }
 
@@ -181,6 +175,13 @@ fn can_gain_a_voter(roster: &Roster) -> bool {
     let voters = 1 + roster.voters().count();
     let started = roster.voters().filter(|seat| seat.started).count();
     (started == 1 && voters == 2) || majority(voters) <= started
+}
+
+/// Whether the connected voters are a quorum of one voter more. The member to be added counts as
+/// absent, a learner too. A single member may always be joined.
+fn has_quorum_with_one_more(roster: &Roster) -> bool {
+    let voters = roster.voters().count();
+    voters == 1 || majority(voters + 1) <= roster.connected()
 }
 
 const fn majority(voters: usize) -> usize {
@@ -204,6 +205,11 @@ impl Roster {
 
     fn voters(&self) -> impl Iterator<Item = &Seat> {
         self.seats.iter().filter(|seat| !seat.learner)
+    }
+
+    /// Voters that have been connected for long enough.
+    fn connected(&self) -> usize {
+        self.voters().filter(|seat| seat.is_connected()).count()
     }
 
     fn uses(&self, peer_urls: &[String], except: Option<u64>) -> bool {
@@ -259,12 +265,19 @@ mod tests {
     }
 
     #[test]
-    fn a_voter_is_added_while_enough_have_started_and_all_are_connected() {
+    fn a_voter_is_added_while_enough_have_started_and_a_quorum_of_the_new_size_is_connected() {
         use ChangeRefusal::{NotEnoughStarted, Unhealthy};
         check(STRICT, add(9), voters(&[]), Ok(()));
         check(STRICT, add(9), voters(&[LONG, LONG]), Ok(()));
         check(STRICT, add(9), voters(&[LONG, SHORT]), Err(Unhealthy));
+        // Of two or three all are needed, of four or five one may be down, of six two.
+        check(STRICT, add(9), voters(&[SHORT]), Err(Unhealthy));
         check(STRICT, add(9), voters(&[LONG, Reach::Silent]), Err(Unhealthy));
+        check(STRICT, add(9), voters(&[LONG, LONG, Reach::Silent]), Ok(()));
+        check(STRICT, add(9), voters(&[LONG, SHORT, Reach::Silent]), Err(Unhealthy));
+        check(STRICT, add(9), voters(&[LONG, LONG, LONG, Reach::Silent]), Ok(()));
+        check(STRICT, add(9), voters(&[LONG, LONG, SHORT, Reach::Silent]), Err(Unhealthy));
+        check(STRICT, add(9), voters(&[LONG, LONG, LONG, Reach::Silent, Reach::Silent]), Ok(()));
         let waiting = seat(2, false, Reach::Silent);
         check(STRICT, add(9), with(voters(&[]), waiting.clone()), Err(NotEnoughStarted));
         check(LAX, add(9), with(voters(&[]), waiting), Ok(()));
@@ -283,6 +296,7 @@ mod tests {
         check(LAX, add_learner(9), with(voters(&[]), learner(8, 0)), Err(TooManyLearners));
         check(STRICT, add(9), with(voters(&[]), learner(8, 0)), Ok(()));
         check(STRICT, add_learner(9), voters(&[SHORT]), Err(ChangeRefusal::Unhealthy));
+        check(STRICT, add_learner(9), voters(&[LONG, LONG, SHORT]), Ok(()));
     }
 
     #[test]
@@ -325,6 +339,8 @@ mod tests {
         let unstarted = [2, 3].map(|id| seat(id, false, Reach::Silent));
         let seats = [voters(&[]), unstarted.to_vec(), vec![learner(8, 100)]].concat();
         check(STRICT, promote(8), seats.clone(), Err(NotEnoughStarted));
+        // In etcd's order: whether it is there, whether it is ready, whether enough have started.
+        check(STRICT, promote(9), seats.clone(), Err(NotFound));
         check(LAX, promote(8), seats, Ok(()));
     }
 
