@@ -192,6 +192,33 @@ fn the_lead_goes_where_it_is_moved() {
     });
 }
 
+/// Elections are slow here: without the hand-over nobody would lead for seconds after the end of the leader.
+#[test]
+fn leader_hands_over_on_sigterm() {
+    run_test("SIGTERM of the leader", BUDGET, async {
+        let spec = ClusterSpec::new(Product::Meerkat, 3).with_slow_elections();
+        let mut cluster = Cluster::start(&spec).await?;
+        for round in 0..3 {
+            let leader = cluster.leader(READY_WITHIN).await?;
+            let follower = cluster.members()[(leader + 1) % 3].endpoint().clone();
+            put(&follower, "before").await.map_err(refused)?;
+            let old = cluster.id_of(leader, READY_WITHIN).await?;
+            let began = Instant::now();
+            cluster.members()[leader].terminate()?;
+            put(&follower, "after").await.map_err(refused)?;
+            println!("round {round}: the first write after SIGTERM took {:?}", began.elapsed());
+            let ended = cluster.member(leader).wait_for_exit(READY_WITHIN)?;
+            ensure(ended.success(), format!("it ended with {ended}"))?;
+            let status = follower.status(ANSWER_WITHIN).await.map_err(refused)?;
+            let other = status.leader != 0 && status.leader != old;
+            ensure(other, format!("{:x} leads when the old leader {old:x} has ended", status.leader))?;
+            cluster.member(leader).start()?;
+            cluster.member(leader).wait_until_ready(READY_WITHIN).await?;
+        }
+        cluster.finish()
+    });
+}
+
 /// What came of an attempt: an election that nobody asked for may have come between, and then it proves
 /// nothing.
 enum Attempt {

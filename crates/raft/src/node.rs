@@ -344,6 +344,12 @@ impl RaftNode {
         })
     }
 
+    /// Hands the lead to another voter, if this member has it. The first step of a stop: this member
+    /// still serves its clients and its peers.
+    pub async fn hand_over(&self) {
+        self.changes.changer.hand_over_to_stop().await;
+    }
+
     pub fn reads(&self) -> &ReadIndexer {
         &self.reads
     }

@@ -353,10 +353,7 @@ async fn live(
         ready.send_replace(true);
     };
     let result = tokio::select! {
-        () = shutdown => {
-            tracing::info!("told to stop");
-            Ok(())
-        }
+        () = hand_over_after(shutdown, raft) => Ok(()),
         reason = log_failed.wait_for(Option::is_some) => {
             Err(RunError::LogFailed(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
         }
@@ -382,6 +379,14 @@ async fn live(
         tracing::error!(%error, "this member cannot go on");
     }
     result
+}
+
+/// Resolves when this member was told to stop, and has handed over if it led. First of all, while everybody
+/// is still served: writes then go on at the other members at once.
+async fn hand_over_after(shutdown: impl Future<Output = ()>, raft: &RaftNode) {
+    shutdown.await;
+    tracing::info!("told to stop");
+    raft.hand_over().await;
 }
 
 /// Resolves only when the cluster refuses this member.

@@ -20,7 +20,7 @@ use openraft::raft::{ClientWriteResponse, Precondition};
 use openraft::{ChangeMembers, EntryPayload, Membership};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 /// Before a change that is in another's way is looked at again.
@@ -126,15 +126,59 @@ impl Changer {
 
     /// Gives the lead away, so that the next leader can remove this member.
     async fn hand_over(&self, view: &View) -> Result<Attempt, ChangeError> {
-        let others = view.members().voter_ids().filter(|id| *id != self.me);
-        let ready = others.filter(|id| self.presence.connected_for(*id).is_some() && view.has_caught_up(*id));
-        let Some(to) = ready.max_by_key(|id| view.matched.get(id).copied()) else {
-            return Ok(Attempt::Again);
-        };
+        let Some(to) = self.successor(view) else { return Ok(Attempt::Again) };
         tracing::info!(to = %MemberId(to), "handing over the lead before this member is removed");
         self.transfer(to).await?;
         self.leadership.changed_from(Some(self.me)).await;
         Err(ChangeError::NotLeader)
+    }
+
+    /// Gives the lead away, if this member has it, before it stops. Returns once another member leads,
+    /// or when no other can take the lead in time.
+    pub(crate) async fn hand_over_to_stop(&self) {
+        let began = Instant::now();
+        if self.leadership.own_term().is_none() || self.connected_voters(&self.view()).is_empty() {
+            return;
+        }
+        let handed = async {
+            let to = loop {
+                match self.successor(&self.view()) {
+                    Some(to) => break to,
+                    None => tokio::time::sleep(PAUSE).await,
+                }
+            };
+            tracing::info!(to = %MemberId(to), "leadership transfer starting");
+            self.transfer(to).await?;
+            // The others may be stopping too.
+            while self.connected_voters(&self.view()).contains(&to) {
+                match self.leadership.leader() {
+                    Some(next) if next != self.me => return Ok(next),
+                    _ => tokio::time::sleep(PAUSE).await,
+                }
+            }
+            Err(ChangeError::Stopped)
+        };
+        let took = || began.elapsed();
+        match tokio::time::timeout(self.leadership.election_timeout(), handed).await {
+            Ok(Ok(to)) => {
+                tracing::info!(to = %MemberId(to), took = ?took(), "leadership transfer finished");
+            }
+            Ok(Err(_)) | Err(_) => {
+                tracing::info!(took = ?took(), "leadership transfer failed; the others will elect a leader");
+            }
+        }
+    }
+
+    /// The best of the others to lead next, if one is connected and has most of the log.
+    fn successor(&self, view: &View) -> Option<u64> {
+        let ready = self.connected_voters(view).into_iter().filter(|id| view.has_caught_up(*id));
+        ready.max_by_key(|id| view.matched.get(id).copied())
+    }
+
+    /// The other voters that are connected.
+    fn connected_voters(&self, view: &View) -> Vec<u64> {
+        let others = view.members().voter_ids().filter(|id| *id != self.me);
+        others.filter(|id| self.presence.connected_for(*id).is_some()).collect()
     }
 
     /// Moves the lead to another voter and waits until that one leads. Whether it is one, and whether
