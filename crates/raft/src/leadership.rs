@@ -89,10 +89,16 @@ impl Leadership {
                 known = leader;
                 self.changes.fetch_add(1, Ordering::Relaxed);
             }
-            if self.metrics.changed().await.is_err() {
+            if !self.changed().await {
                 return;
             }
         }
+    }
+
+    /// Resolves when who leads or who is a member is no longer what it was at the last call; with
+    /// `false` when Raft has stopped.
+    pub(crate) async fn changed(&mut self) -> bool {
+        self.metrics.changed().await.is_ok()
     }
 
     /// Whether this member follows without a vote, as far as it knows.

@@ -144,7 +144,7 @@ impl PeerTraffic {
 #[derive(Clone, Debug)]
 pub struct PeerView {
     pub member: MemberId,
-    /// The last call reached it.
+    /// It is connected.
     pub active: bool,
     pub traffic: std::sync::Arc<PeerTraffic>,
 }

@@ -8,7 +8,7 @@ use super::{ChangeError, Changed, Changer, wire};
 use crate::identity;
 use crate::leadership::{Leadership, Peer};
 use crate::network::link::{Links, Purpose};
-use crate::presence::{self, Presence};
+use crate::presence;
 use crate::propose::certainly_not_sent;
 use crate::state_machine::{Applied, MeerkatRaft};
 use crate::tasks::Tasks;
@@ -53,13 +53,12 @@ impl MemberChanges {
         timeout: Duration,
         tasks: &Tasks,
     ) -> MemberChanges {
-        let presence = Presence::default();
-        let greeting = presence::run(presence.clone(), links.clone(), leadership.clone(), reader.clone());
+        let greeting = presence::run(links.clone(), leadership.clone(), reader.clone());
         tasks.spawn_until_stop("presence", greeting);
         let changer = Arc::new(Changer {
             raft,
             leadership: leadership.clone(),
-            presence,
+            presence: links.presence().clone(),
             reader: reader.clone(),
             rules,
             me: links.identity().member.0,

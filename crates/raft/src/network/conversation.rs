@@ -26,8 +26,20 @@ impl<Q: Send + 'static, A> Conversation<Q, A> {
     }
 
     pub(crate) async fn exchange(&mut self, question: Q) -> Result<A, Status> {
-        let over = || Status::unavailable("the peer has ended the stream");
         self.questions.send(question).await.map_err(|_| over())?;
         self.answers.message().await?.ok_or_else(over)
     }
+
+    /// Resolves when the stream ends or its connection breaks. Only while no answer is due.
+    pub(crate) async fn ended(&mut self) -> Status {
+        match self.answers.message().await {
+            Err(status) => status,
+            Ok(None) => over(),
+            Ok(Some(_)) => Status::internal("the peer answered what it was not asked"),
+        }
+    }
+}
+
+fn over() -> Status {
+    Status::unavailable("the peer has ended the stream")
 }

@@ -7,6 +7,7 @@
 
 use crate::identity::Identity;
 use crate::measured::{PeerTraffic, PeerView};
+use crate::presence::Presence;
 use crate::type_config::PeerNode;
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer::peer_client::PeerClient;
@@ -34,6 +35,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// A peer that answers no ping for this long is dead or behind a black hole.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often the late answers of one peer are logged.
+const LATE_LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What a caller hears that was removed from the cluster. Whatever stands between members may answer
 /// with this code too, so only the note beside it counts: who was removed, and from which cluster.
@@ -75,6 +79,9 @@ pub(crate) struct Links {
     channels: Mutex<HashMap<(u64, Purpose), (String, Channel)>>,
     /// Peers that the last call did not reach: their silence is logged once, not at each try.
     silent: Mutex<HashSet<u64>>,
+    /// When each peer's late answers were last logged.
+    late: Mutex<HashMap<u64, Instant>>,
+    presence: Presence,
     /// What goes to and comes from each, for metrics.
     traffic: Mutex<HashMap<u64, Arc<PeerTraffic>>>,
 }
@@ -100,6 +107,8 @@ impl Links {
             dialer,
             channels: Mutex::default(),
             silent: Mutex::default(),
+            late: Mutex::default(),
+            presence: Presence::default(),
             traffic: Mutex::default(),
         })
     }
@@ -109,6 +118,7 @@ impl Links {
     pub(crate) fn set_addresses(&self, members: HashMap<u64, PeerNode>) {
         self.channels.lock().retain(|(target, _), _| members.contains_key(target));
         self.silent.lock().retain(|target| members.contains_key(target));
+        self.late.lock().retain(|target, _| members.contains_key(target));
         self.traffic.lock().retain(|target, _| members.contains_key(target));
         *self.addresses.lock() = members;
     }
@@ -139,10 +149,16 @@ impl Links {
         &self.identity
     }
 
+    /// Who is connected.
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
     /// A call reached this peer.
     pub(crate) fn reached(&self, target: u64) {
+        self.presence.reached(target);
         if self.silent.lock().remove(&target) {
-            tracing::info!(peer = %MemberId(target), "a peer is reachable again");
+            tracing::info!(peer = %MemberId(target), "peer reachable again");
         }
     }
 
@@ -153,9 +169,23 @@ impl Links {
             return;
         }
         if refused {
-            tracing::error!(peer = %node, reason, "a peer refuses this member");
+            tracing::error!(peer = %node, reason, "peer refuses this member");
         } else {
-            tracing::warn!(peer = %node, reason, "a peer cannot be reached; trying again and again");
+            tracing::warn!(peer = %node, reason, "peer unreachable; retrying");
+        }
+    }
+
+    /// A connected peer has not answered heartbeats for so long: it, this member or the network between
+    /// them is slow.
+    pub(crate) fn late(&self, target: u64, node: &PeerNode, overdue: Duration) {
+        if self.presence.connected_for(target).is_none() {
+            return;
+        }
+        let mut logged = self.late.lock();
+        if logged.get(&target).is_none_or(|at| LATE_LOG_INTERVAL <= at.elapsed()) {
+            logged.insert(target, Instant::now());
+            let overdue_ms = overdue.as_millis();
+            tracing::warn!(peer = %node, overdue_ms, "heartbeat answer is late");
         }
     }
 
@@ -166,14 +196,13 @@ impl Links {
 
     /// Every peer that was called or has called.
     pub(crate) fn peers(&self) -> Vec<PeerView> {
-        let silent = self.silent.lock().clone();
         let mut peers: Vec<PeerView> = self
             .traffic
             .lock()
             .iter()
             .map(|(target, traffic)| PeerView {
                 member: MemberId(*target),
-                active: !silent.contains(target),
+                active: self.presence.connected_for(*target).is_some(),
                 traffic: traffic.clone(),
             })
             .collect();

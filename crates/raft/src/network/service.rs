@@ -305,9 +305,22 @@ impl Peer for PeerService {
         Ok(Response::new(answer))
     }
 
-    async fn greet(&self, request: Request<pb::GreetRequest>) -> Result<Response<pb::GreetResponse>, Status> {
-        self.gate.check(request.metadata())?;
-        Ok(Response::new(pb::GreetResponse {}))
+    type GreetStream = BoxStream<'static, Result<pb::GreetResponse, Status>>;
+
+    async fn greet(
+        &self,
+        request: Request<Streaming<pb::GreetRequest>>,
+    ) -> Result<Response<Self::GreetStream>, Status> {
+        let (metadata, _, greetings) = request.into_parts();
+        self.gate.check(&metadata)?;
+        let gate = self.gate.clone();
+        let answers = greetings.map(move |greeting| {
+            greeting?;
+            // The caller may have been removed since.
+            gate.check(&metadata)?;
+            Ok(pb::GreetResponse {})
+        });
+        Ok(Response::new(answers.boxed()))
     }
 
     async fn describe(
