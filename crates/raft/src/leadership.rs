@@ -16,6 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Of a time, in milliseconds: it has not come.
+const NEVER: u64 = u64::MAX;
+
 #[derive(Clone)]
 pub struct Leadership {
     metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
@@ -26,6 +29,8 @@ pub struct Leadership {
     began: Instant,
     /// When a leader was last heard of, in milliseconds after `began`.
     heard_ms: Arc<AtomicU64>,
+    /// When this member last took the lead, in milliseconds after `began`.
+    took_lead_ms: Arc<AtomicU64>,
     changes: Arc<AtomicU64>,
     /// This member follows without a vote, and is to stay so.
     learner: Arc<AtomicBool>,
@@ -71,6 +76,7 @@ impl Leadership {
             silence_max: 2 * election_timeout,
             began: Instant::now(),
             heard_ms: Arc::default(),
+            took_lead_ms: Arc::new(AtomicU64::new(NEVER)),
             changes: Arc::default(),
             learner: Arc::default(),
         };
@@ -88,6 +94,9 @@ impl Leadership {
             if leader.is_some() && leader != known {
                 known = leader;
                 self.changes.fetch_add(1, Ordering::Relaxed);
+                if leader == Some(self.me) {
+                    self.took_lead_ms.store(self.now_ms(), Ordering::Relaxed);
+                }
             }
             if !self.changed().await {
                 return;
@@ -131,8 +140,17 @@ impl Leadership {
 
     /// Something of a leader arrived.
     pub(crate) fn heard(&self) {
-        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.heard_ms.store(now, Ordering::Relaxed);
+        self.heard_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(NEVER)
+    }
+
+    /// How long ago this member last took the lead, if it ever did.
+    pub(crate) fn took_lead(&self) -> Option<Duration> {
+        let at = self.took_lead_ms.load(Ordering::Relaxed);
+        (at != NEVER).then(|| self.began.elapsed().saturating_sub(Duration::from_millis(at)))
     }
 
     pub(crate) fn election_timeout(&self) -> Duration {

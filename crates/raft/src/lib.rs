@@ -42,6 +42,7 @@ mod snapshot;
 mod state_machine;
 pub mod tasks;
 pub mod threads;
+mod timeout_cause;
 pub mod type_config;
 mod waiters;
 
@@ -61,3 +62,4 @@ pub use propose::{ProposeError, Proposer};
 pub use read_index::{Confirmed, ReadIndexError, ReadIndexer};
 pub use restore::{NewMember, Restore, RestoreError};
 pub use state_machine::{Applied, EventSink};
+pub use timeout_cause::TimeoutCause;

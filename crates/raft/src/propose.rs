@@ -6,7 +6,7 @@
 //! itself, and a change of leader does not lose an outcome that the log kept.
 //!
 //! Always true: a proposal is sent again only when it is certain to be in no log. When that is not
-//! certain the caller waits, and hears `Timeout` (outcome unknown) if nothing comes.
+//! certain the caller waits, and hears `Timeout` (outcome unknown) if nothing comes, with a guess at why.
 //! A proposal that nobody waits for any more is not sent at all. Bounded (see `waiters`): above the
 //! bounds, `Overloaded`.
 
@@ -15,6 +15,7 @@ use crate::leadership::Leadership;
 use crate::network::link::{Links, Purpose};
 use crate::state_machine::{Applied, MeerkatRaft};
 use crate::tasks::{Tasks, spawn_part};
+use crate::timeout_cause::{self, TimeoutCause};
 use crate::type_config::EncodedProposal;
 use crate::waiters::{Waiters, Waiting};
 use futures::StreamExt;
@@ -44,7 +45,7 @@ pub enum ProposeError {
     NoLeader,
     /// The command may or may not happen.
     #[error("the outcome did not arrive in time")]
-    Timeout,
+    Timeout(TimeoutCause),
     #[error("this member is stopping")]
     Stopped,
 }
@@ -142,12 +143,12 @@ impl Proposer {
         let answered = async {
             match self.shared.propose_here(vec![queued.proposal]).await.first() {
                 Some(Fate::Applied) => outcome.await.map_err(|_| ProposeError::Stopped),
-                Some(Fate::Unknown) => Err(ProposeError::Timeout),
+                Some(Fate::Unknown) => Err(ProposeError::Timeout(TimeoutCause::Unknown)),
                 Some(Fate::NotLeader) | None => Err(ProposeError::NoLeader),
             }
         };
         let result = tokio::time::timeout(self.shared.timeout, answered).await;
-        self.count(result.unwrap_or(Err(ProposeError::Timeout)))
+        self.count(result.unwrap_or(Err(ProposeError::Timeout(TimeoutCause::Unknown))))
     }
 
     fn encode(
@@ -182,9 +183,13 @@ impl Proposer {
             self.queue.send(queued).await.map_err(|_| ProposeError::Stopped)?;
             outcome.await.map_err(|_| ProposeError::Stopped)
         };
+        let began = tokio::time::Instant::now();
         match tokio::time::timeout(self.shared.timeout, answered).await {
             Ok(result) => result,
-            Err(_) if waiting.may_have_happened() => Err(ProposeError::Timeout),
+            Err(_) if waiting.may_have_happened() => {
+                let Shared { leadership, links, .. } = self.shared.as_ref();
+                Err(ProposeError::Timeout(timeout_cause::of_proposal(began.elapsed(), leadership, links)))
+            }
             Err(_) => Err(ProposeError::NoLeader),
         }
     }

@@ -8,7 +8,9 @@ use crate::auth::PasswordError;
 use crate::space::NoRoom;
 use meerkat_proto::convert::BadRequest;
 use meerkat_proto::error_text::EtcdError;
-use meerkat_raft::{ChangeError, ChangeRefusal, DeskError, MoveError, ProposeError, ReadIndexError};
+use meerkat_raft::{
+    ChangeError, ChangeRefusal, DeskError, MoveError, ProposeError, ReadIndexError, TimeoutCause,
+};
 use meerkat_state::ReadError;
 use meerkat_types::{AuthRefusal, Refusal};
 use meerkat_watch::End;
@@ -84,7 +86,11 @@ pub(crate) fn propose(error: &ProposeError) -> Status {
         ProposeError::TooLarge { .. } => etcd(EtcdError::RequestTooLarge),
         // What etcd says of a proposal that no leader ever took.
         ProposeError::NoLeader => Status::new(Code::DeadlineExceeded, "context deadline exceeded"),
-        ProposeError::Timeout => etcd(EtcdError::Timeout),
+        ProposeError::Timeout(cause) => etcd(match cause {
+            TimeoutCause::Unknown => EtcdError::Timeout,
+            TimeoutCause::LeaderFailure => EtcdError::TimeoutDueToLeaderFail,
+            TimeoutCause::ConnectionLost => EtcdError::TimeoutDueToConnectionLost,
+        }),
         ProposeError::Stopped => etcd(EtcdError::Stopped),
     }
 }
@@ -311,4 +317,24 @@ pub(crate) fn message_too_large(bytes: &str, max: usize) -> Status {
         Code::ResourceExhausted,
         format!("grpc: received message larger than max ({bytes} vs. {max})"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_timed_out_says_what_may_be_behind_it() {
+        for (cause, text) in [
+            (TimeoutCause::Unknown, "etcdserver: request timed out"),
+            (
+                TimeoutCause::LeaderFailure,
+                "etcdserver: request timed out, possibly due to previous leader failure",
+            ),
+            (TimeoutCause::ConnectionLost, "etcdserver: request timed out, possibly due to connection lost"),
+        ] {
+            let status = propose(&ProposeError::Timeout(cause));
+            assert_eq!((status.code(), status.message()), (Code::Unavailable, text));
+        }
+    }
 }

@@ -71,7 +71,7 @@ impl From<ProposeError> for LocalError {
             ProposeError::TooLarge { .. } => LocalError::TooLarge,
             ProposeError::Overloaded | ProposeError::NoLeader => LocalError::Unavailable(error.to_string()),
             // A member that stops may have handed the command on already.
-            ProposeError::Timeout | ProposeError::Stopped => LocalError::Unknown(error.to_string()),
+            ProposeError::Timeout(_) | ProposeError::Stopped => LocalError::Unknown(error.to_string()),
         }
     }
 }
