@@ -37,6 +37,7 @@ pub const POINTS: &[&str] = &[
 pub const TASKS: &[&str] = &[
     "apply",
     "auto-compaction",
+    "check quorum",
     "client port",
     "compaction",
     "corruption checks",

@@ -173,7 +173,9 @@ pub(crate) fn raft_config(options: &NodeOptions) -> Result<Arc<Config>, StartErr
     let election_timeout_max = (millis(options.election_timeout) / 2).max(2);
     let config = Config {
         cluster_name: "meerkat".to_owned(),
-        heartbeat_interval: millis(options.heartbeat_interval),
+        // A heartbeat leaves at the first tick after its interval, a fifth of that later at most: so
+        // two are never further apart than asked for.
+        heartbeat_interval: (millis(options.heartbeat_interval) * 5 / 6).max(1),
         election_timeout_min: (election_timeout_max * 3 / 5).max(1),
         election_timeout_max,
         install_snapshot_timeout: millis(Duration::from_secs(600)),
@@ -184,7 +186,11 @@ pub(crate) fn raft_config(options: &NodeOptions) -> Result<Arc<Config>, StartErr
         enable_pre_vote: Some(options.pre_vote),
         // Linearizable reads rest on it, see `read_index::read_position`.
         enable_leader_restore: Some(false),
-        quorum_loss_probe_interval: Some(election_timeout_max * 2),
+        // Its own rule silences a leader after half an election timeout, and for longer than the others
+        // wait: a stall that harms nobody would end in an election. See `check_quorum`.
+        quorum_loss_probe_interval: None,
+        // What waits to be applied while the disk stalls must not hold up the core, and its heartbeats.
+        state_machine_channel_size: Some(1 << 16),
         backoff: "50ms 100ms 200ms ...500ms".to_owned(),
         ..Config::default()
     };

@@ -134,7 +134,10 @@ impl Leadership {
     /// or that has no majority behind it, does not count. What clients and operators are told.
     pub fn known(&self) -> Option<u64> {
         let leader = self.leader()?;
-        let silence = if leader == self.me { self.quorum_silence() } else { self.leader_silence() };
+        let silence = match leader == self.me {
+            true => self.quorum_silence().unwrap_or_default(),
+            false => self.leader_silence(),
+        };
         (silence < self.silence_max).then_some(leader)
     }
 
@@ -161,14 +164,14 @@ impl Leadership {
         self.began.elapsed().saturating_sub(Duration::from_millis(self.heard_ms.load(Ordering::Relaxed)))
     }
 
-    /// How long ago a majority last confirmed this member as leader.
-    fn quorum_silence(&self) -> Duration {
+    /// How long ago a majority last confirmed this member as leader; `None` if it has not yet.
+    pub(crate) fn quorum_silence(&self) -> Option<Duration> {
         let metrics = self.all.borrow_watched();
         // Alone it is the majority, and has nobody to hear from.
         if metrics.membership_config.membership().voter_ids().eq([self.me]) {
-            return Duration::ZERO;
+            return Some(Duration::ZERO);
         }
-        metrics.last_quorum_acked.as_ref().map_or(Duration::ZERO, |at| at.elapsed())
+        metrics.last_quorum_acked.as_ref().map(|at| at.elapsed())
     }
 
     /// How far the log is agreed on, as this member knows it.

@@ -15,6 +15,7 @@
 
 mod agreement;
 mod bootstrap;
+mod check_quorum;
 mod compaction;
 mod confirm;
 mod defragment;

@@ -5,6 +5,7 @@ use crate::bootstrap::{
     bootstrap_members, first_membership, initialize, is_initialized, raft_config, same_cluster,
     take_directory,
 };
+use crate::check_quorum;
 use crate::compaction::CompactionRunner;
 use crate::confirm::Confirmer;
 use crate::defragment::Defragmenting;
@@ -226,6 +227,7 @@ impl RaftNode {
         let raft = start_raft(&options, &links, log.clone(), machine).await?;
         shared.started.store(true, Ordering::SeqCst);
         let leadership = Leadership::start(&raft, identity.member.0, options.election_timeout, tasks);
+        tasks.spawn_until_stop("check quorum", check_quorum::run(raft.clone(), leadership.clone()));
         // One that joined waits until the leader reaches it.
         if !identity.joined && !is_initialized(&raft).await? {
             same_cluster(&options, &identity, &members)?;

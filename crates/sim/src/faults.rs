@@ -3,7 +3,7 @@
 
 use crate::member::Member;
 use crate::net::{Machine, Net};
-use crate::setup::{MEMBERS, ROUGH_FROM, Setup};
+use crate::setup::{MEMBERS, STALL_MILLIS, Setup, Work};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 pub struct Faults {
     random: StdRng,
+    /// Nothing but short stalls.
+    steady: bool,
     calm_millis: u64,
     rough_until: u64,
     next_at: u64,
@@ -32,9 +34,10 @@ impl Faults {
     pub fn new(setup: &Setup, random: StdRng) -> Faults {
         Faults {
             random,
+            steady: setup.work == Work::Steady,
             calm_millis: setup.calm_millis,
             rough_until: setup.rough_until,
-            next_at: ROUGH_FROM,
+            next_at: setup.rough_from,
             endings: Vec::new(),
             healed: false,
             counts: BTreeMap::new(),
@@ -57,10 +60,36 @@ impl Faults {
             end(ending, now, net, members)?;
         }
         if self.next_at <= now && !self.healed {
+            if self.steady {
+                self.next_at = self.stall(now, net, members);
+                return Ok(());
+            }
             self.begin(now, net, members);
             self.next_at = now + self.random.random_range(20..self.calm_millis);
         }
         Ok(())
+    }
+
+    /// One member or all of them stand still for a moment, or their disks do; returns when the next stall may
+    /// begin, once all have heard of each other again.
+    fn stall(&mut self, now: u64, net: &Net, members: &mut [Member]) -> u64 {
+        const CALM_MILLIS: u64 = 300;
+        let until = now + self.random.random_range(20..STALL_MILLIS);
+        let victim: Machine = self.random.random_range(1..=MEMBERS);
+        let all = self.random.random_bool(0.4);
+        let name = if self.random.random_bool(0.5) { "pause" } else { "disk stall" };
+        for member in members.iter_mut().filter(|member| all || member.machine == victim) {
+            if name == "pause" {
+                member.pause();
+                self.endings.push((until, Ending::Resume(member.machine)));
+            } else {
+                member.stall_disk(until);
+            }
+        }
+        *self.counts.entry(name).or_default() += 1;
+        net.note(name);
+        tracing::info!(fault = name, victim, all, millis = until - now, "a fault begins");
+        until + CALM_MILLIS
     }
 
     fn begin(&mut self, now: u64, net: &Net, members: &mut [Member]) {

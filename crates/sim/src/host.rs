@@ -43,6 +43,11 @@ pub fn set_now(millis: u64) {
     NOW_NANOS.store(START_NANOS + millis * 1_000_000, Ordering::Relaxed);
 }
 
+/// Milliseconds since the world began, to whoever is being run.
+pub fn now() -> u64 {
+    (monotonic_nanos() - START_NANOS) / 1_000_000
+}
+
 /// How far the wall clock of the member that is being run is off.
 pub fn set_wall_skew(millis: i64) {
     WALL_SKEW_MILLIS.store(millis, Ordering::Relaxed);

@@ -161,6 +161,10 @@ impl Member {
         }
     }
 
+    pub fn stall_disk(&self, until: u64) {
+        self.disk.stall(until);
+    }
+
     pub fn jump_wall_clock(&mut self, by_millis: i64) {
         self.wall_skew += by_millis;
     }
@@ -178,8 +182,8 @@ pub fn flags(machine: Machine, members: usize, tuning: &setup::Setup) -> RawFlag
         listen_peer_urls: Some(peer(machine)),
         initial_advertise_peer_urls: Some(peer(machine)),
         initial_cluster: Some(initial.join(",")),
-        heartbeat_interval_ms: setup::HEARTBEAT_MILLIS,
-        election_timeout_ms: setup::ELECTION_MILLIS,
+        heartbeat_interval_ms: tuning.heartbeat_ms,
+        election_timeout_ms: tuning.election_ms,
         snapshot_count: tuning.flush_entries,
         tuning: tuning.tuning(),
         ..RawFlags::default()

@@ -3,7 +3,7 @@
 
 use crate::member::CLIENT_PORT;
 use crate::net::Net;
-use crate::setup::{MEMBERS, ROUGH_FROM, Setup, Work};
+use crate::setup::{MEMBERS, Setup, Work};
 use crate::stream::dial;
 use hyper_util::rt::TokioIo;
 use meerkat_chaos::Failure;
@@ -55,6 +55,7 @@ pub async fn run(net: Net, setup: Setup) -> Report {
             Work::Register => register(&setup, &endpoints, began, &mut report).await,
             Work::Watch => watch(&setup, &endpoints, began, &mut report).await,
             Work::Lease => lease(&setup, &endpoints, began, &mut report).await,
+            Work::Steady => steady(&setup, &endpoints, began, &mut report).await,
         }
     };
     let result: Result<(), Failure> = result.await;
@@ -118,7 +119,7 @@ async fn register(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let shape = unique::Shape { writers: 4, readers: 3, rest: Duration::from_millis(15), padding: 24 };
-    until(began, ROUGH_FROM / 2).await;
+    until(began, setup.rough_from / 2).await;
     let load = unique::start(endpoints, shape, 1, &Trace::new(began));
     until(began, setup.rough_until).await;
     tokio::time::sleep(AFTERMATH).await;
@@ -135,6 +136,32 @@ async fn register(
     agree(endpoints).await
 }
 
+/// No stall that was too short for it has led to an election.
+async fn steady(
+    setup: &Setup,
+    endpoints: &[Endpoint],
+    began: Instant,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    until(began, setup.rough_from / 2).await;
+    all_serve(endpoints).await?;
+    let before = terms(endpoints).await?;
+    register(setup, endpoints, began, report).await?;
+    let after = terms(endpoints).await?;
+    match before == after {
+        true => Ok(()),
+        false => Err(Failure::broken(format!("an election: the terms were {before:?}, and are {after:?}"))),
+    }
+}
+
+async fn terms(endpoints: &[Endpoint]) -> Result<Vec<u64>, Failure> {
+    let mut terms = Vec::new();
+    for endpoint in endpoints {
+        terms.push(endpoint.status(ASK_WITHIN).await?.raft_term);
+    }
+    Ok(terms)
+}
+
 async fn watch(
     setup: &Setup,
     endpoints: &[Endpoint],
@@ -144,7 +171,7 @@ async fn watch(
     let mut random = StdRng::seed_from_u64(setup.seed ^ 0x3a7c4);
     let mut fleet = Fleet::new(endpoints, Product::Meerkat, began);
     fleet.add_one_of_each(&mut random, 1)?;
-    until(began, ROUGH_FROM / 2).await;
+    until(began, setup.rough_from / 2).await;
     let shape = writers::Shape {
         writers: 3,
         rest: Duration::from_millis(20),
@@ -204,7 +231,7 @@ async fn lease(
     const KEEPERS: usize = 6;
     const RUN_OUT: Duration = Duration::from_secs(14);
     const LATE: Duration = Duration::from_secs(3_600);
-    until(began, ROUGH_FROM / 2).await;
+    until(began, setup.rough_from / 2).await;
     let witnesses = Witnesses::start(endpoints, began)?;
     let keepers = Keepers::start(endpoints, KEEPERS, setup.seed, began);
     until(began, setup.rough_until).await;

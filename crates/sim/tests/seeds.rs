@@ -47,6 +47,17 @@ fn hundreds_of_seeds_keep_every_promise() {
     }
 }
 
+/// These seeds have no faults but members and disks that stall for less than 700 ms, alone or all at once,
+/// and a run is over with the term that it began with.
+#[test]
+fn no_stall_shorter_than_700_ms_leads_to_an_election() {
+    let (text, passed) = run(16, 1 << 32, false);
+    println!("{text}");
+    assert!(passed, "{text}");
+    let faults = text.split("faults: ").nth(1).expect("they are told");
+    assert!(faults.contains("disk stall") && faults.contains("pause"), "{text}");
+}
+
 /// The number that stands before some words.
 fn total(text: &str, words: &str) -> u64 {
     let before = text.split(&format!(" {words}")).next().expect("there is a first part");

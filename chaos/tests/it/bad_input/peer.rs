@@ -44,6 +44,7 @@ const FAILED_PRECONDITION: u32 = 9;
 
 const CALLS: &[&str] = &[
     "Append",
+    "Heartbeats",
     "Vote",
     "PreVote",
     "TransferLeader",

@@ -1,17 +1,17 @@
 //! Calls to peers, for openraft.
 //!
-//! Always true: every call ends. Unary calls have openraft's deadline; an append stream whose
-//! oldest unanswered request is older than `ANSWER_TIMEOUT` is broken off as unreachable, since
+//! Always true: every call ends. Unary calls and heartbeats have openraft's deadline; an append stream
+//! whose oldest unanswered request is older than `ANSWER_TIMEOUT` is broken off as unreachable, since
 //! such a stream has no deadline of its own and a black hole would wedge replication.
 
-use super::conversation::Conversation;
+use super::heartbeats::Heartbeats;
 use super::link::{Link, Links, Purpose};
 use super::wire;
 use crate::snapshot::StateSnapshot;
 use crate::snapshot::transfer;
 use crate::type_config::{PeerNode, TypeConfig, Vote};
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer as pb;
 use openraft::OptionalSend;
@@ -35,6 +35,11 @@ use tonic::{Code, Request, Response, Status};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often that wait is looked at.
 const ANSWER_CHECK: Duration = Duration::from_secs(1);
+/// An answer counts for a heartbeat that was sent at most so many intervals after its own: less than what
+/// a follower waits, beyond the leader's own lease, before it stands for election.
+const OLDER_HEARTBEATS: u32 = 3;
+/// A peer that has not answered for so many intervals is late, which is logged.
+const LATE_HEARTBEATS: u32 = 5;
 /// Sending and installing a whole state.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(600);
 const SNAPSHOT_PAUSES_MS: [u64; 3] = [250, 500, 1_000];
@@ -76,7 +81,7 @@ pub(crate) struct PeerNetwork {
     node: PeerNode,
     purpose: Purpose,
     /// Kept open between heartbeats, which are too many and too small for a call each.
-    heartbeats: Option<Conversation<pb::AppendRequest, pb::AppendResponse>>,
+    heartbeats: Option<Heartbeats>,
 }
 
 impl PeerNetwork {
@@ -85,6 +90,10 @@ impl PeerNetwork {
     }
 
     fn failed(&self, status: &Status) -> RpcError {
+        // Late is not unreachable.
+        if matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) {
+            return Unreachable::new(status).into();
+        }
         let refused = matches!(status.code(), Code::FailedPrecondition | Code::PermissionDenied);
         self.links.heed(status);
         self.links.missed(self.target, &self.node, refused, status.message());
@@ -96,38 +105,41 @@ impl PeerNetwork {
         Unreachable::from_string(what).into()
     }
 
-    /// One heartbeat on the stream kept for them. A stream that failed, was given up while an
-    /// answer was due, or has said its last word is dropped; the next heartbeat opens another.
+    /// One heartbeat on the stream kept for them. If this future is dropped half-way, the stream stays.
     async fn heartbeat(
         &mut self,
         request: AppendEntriesRequest<TypeConfig>,
-        deadline: Duration,
+        interval: Duration,
     ) -> Result<StreamAppendResult<TypeConfig>, RpcError> {
-        // Taken out while in use: if this future is dropped half-way, so is the stream.
-        let stream = self.heartbeats.take();
-        let exchange = async {
-            let mut stream = match stream {
-                Some(stream) => stream,
-                None => self.open_heartbeats().await?,
-            };
-            let (message, asked) = (wire::append_to_wire(request), Instant::now());
-            let traffic = self.links.traffic(self.target);
-            traffic.sent(message.encoded_len());
-            let answer = stream.exchange(message).await.map_err(|status| self.failed(&status))?;
-            traffic.round_trip.observe(asked.elapsed());
-            Ok::<_, RpcError>((answer, stream))
+        let kept = match self.heartbeats.take() {
+            Some(kept) => kept,
+            None => self.open_heartbeats()?,
         };
-        let (answer, stream) = tokio::time::timeout(deadline, exchange)
-            .await
-            .map_err(|_| self.late("no answer to a heartbeat in time"))??;
-        let result = wire::append_result_from_wire(answer)
-            .map_err(|missing| RpcError::from(Unreachable::new(&missing)))?;
-        self.links.reached(self.target);
-        // The peer ends the stream after a refusal.
-        if result.is_ok() {
-            self.heartbeats = Some(stream);
+        let heartbeats = self.heartbeats.insert(kept);
+        if interval * LATE_HEARTBEATS <= heartbeats.overdue() {
+            self.links.late(self.target, &self.node, heartbeats.overdue());
         }
-        Ok(result)
+        let message = wire::append_to_wire(request);
+        let traffic = self.links.traffic(self.target);
+        traffic.sent(message.encoded_len());
+        let (answer, took) = match heartbeats.exchange(message, interval * OLDER_HEARTBEATS).await {
+            Ok(answered) => answered,
+            Err(status) => {
+                self.heartbeats = None;
+                return Err(self.failed(&status));
+            }
+        };
+        traffic.round_trip.observe(took);
+        self.links.reached(self.target);
+        wire::append_result_from_wire(answer).map_err(|missing| Unreachable::new(&missing).into())
+    }
+
+    fn open_heartbeats(&self) -> Result<Heartbeats, RpcError> {
+        let mut link = self.link(Purpose::Heartbeat)?;
+        Ok(Heartbeats::open(|requests| {
+            let call = async move { link.heartbeats(Request::new(requests)).await.map(Response::into_inner) };
+            futures::stream::once(call).try_flatten().boxed()
+        }))
     }
 
     async fn ask_for_vote<A>(
@@ -144,12 +156,6 @@ impl PeerNetwork {
             ask(self.link(Purpose::Heartbeat)?, call).await.map_err(|status| self.failed(&status))?;
         wire::vote_response_from_wire(answer.into_inner())
             .map_err(|missing| Unreachable::new(&missing).into())
-    }
-
-    async fn open_heartbeats(&self) -> Result<Conversation<pb::AppendRequest, pb::AppendResponse>, RpcError> {
-        let mut link = self.link(Purpose::Heartbeat)?;
-        let opened = Conversation::open(|requests| link.append(requests)).await;
-        opened.map_err(|status| self.failed(&status))
     }
 
     async fn open_append_stream<S>(&self, input: S) -> Result<AppendResults<'static>, RpcError>
@@ -220,8 +226,10 @@ impl RaftNetworkV2<TypeConfig> for PeerNetwork {
         rpc: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RpcError> {
-        let result = self.heartbeat(rpc, option.soft_ttl()).await?;
-        Ok(AppendEntriesResponse::from(result))
+        let interval = option.hard_ttl();
+        let result = tokio::time::timeout(interval, self.heartbeat(rpc, interval)).await;
+        let result = result.map_err(|_| RpcError::from(Unreachable::from_string("no answer in time")))?;
+        Ok(AppendEntriesResponse::from(result?))
     }
 
     fn stream_append<'s, S>(
@@ -235,12 +243,12 @@ impl RaftNetworkV2<TypeConfig> for PeerNetwork {
         Box::pin(async move {
             match self.purpose {
                 Purpose::Heartbeat => {
-                    // All of the time there is: a follower answers after its disk has.
-                    let deadline = option.hard_ttl();
+                    // openraft gives a heartbeat up after one interval.
+                    let interval = option.hard_ttl();
                     let beats =
                         futures::stream::unfold((self, input), move |(network, mut input)| async move {
                             let request = input.next().await?;
-                            let result = network.heartbeat(request, deadline).await;
+                            let result = network.heartbeat(request, interval).await;
                             Some((result, (network, input)))
                         });
                     Ok(beats.boxed())

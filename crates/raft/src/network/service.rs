@@ -4,6 +4,7 @@
 //! before it is anybody: who is in the cluster. Statuses made here are read by peers only; clients
 //! never see them.
 
+use super::heartbeats;
 use super::link::{Gate, Links, MESSAGE_BYTES_MAX, caller};
 use super::wire;
 use crate::agreement;
@@ -206,6 +207,30 @@ impl Peer for PeerService {
         let supervised =
             stream::poll_fn(move |context| fault::part("peer port", || answers.poll_next_unpin(context)));
         Ok(Response::new(supervised.boxed()))
+    }
+
+    type HeartbeatsStream = BoxStream<'static, Result<pb::AppendResponse, Status>>;
+
+    async fn heartbeats(
+        &self,
+        request: Request<Streaming<pb::AppendRequest>>,
+    ) -> Result<Response<Self::HeartbeatsStream>, Status> {
+        self.gate.check(request.metadata())?;
+        let traffic = caller(request.metadata()).map(|from| self.links.traffic(from));
+        let (raft, leadership) = (self.raft.clone(), self.leadership.clone());
+        let answers = request.into_inner().then(move |message| {
+            let (raft, leadership, traffic) = (raft.clone(), leadership.clone(), traffic.clone());
+            async move {
+                let message = message?;
+                if let Some(traffic) = traffic {
+                    traffic.received(message.encoded_len());
+                }
+                let heartbeat = wire::append_from_wire(message).map_err(malformed)?;
+                leadership.heard();
+                fault::supervised("peer port", heartbeats::answer(&raft, heartbeat)).await
+            }
+        });
+        Ok(Response::new(answers.boxed()))
     }
 
     async fn vote(&self, request: Request<pb::VoteRequest>) -> Result<Response<pb::VoteResponse>, Status> {
