@@ -2,6 +2,7 @@
 
 mod anyone;
 
+use meerkat_proto::reason::innermost;
 use meerkat_trust::Roots;
 use std::fmt;
 use std::sync::Arc;
@@ -139,13 +140,4 @@ impl fmt::Debug for Tls {
 fn provider() -> Arc<CryptoProvider> {
     let chosen = CryptoProvider::get_default().cloned();
     chosen.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()))
-}
-
-/// The reason under all the layers that passed it on.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut reason = error;
-    while let Some(source) = reason.source() {
-        reason = source;
-    }
-    reason.to_string()
 }

@@ -18,6 +18,8 @@ pub struct Endpoint {
 pub enum Scheme {
     Http,
     Https,
+    /// A socket in the file system.
+    Unix,
 }
 
 impl Endpoint {
@@ -28,7 +30,11 @@ impl Endpoint {
             None => (None, written),
             Some(("http", address)) => (Some(Scheme::Http), address),
             Some(("https", address)) => (Some(Scheme::Https), address),
-            Some(_) => return Err(refused("only http:// and https:// are supported")),
+            Some(("unix", "")) => return Err(refused("expected a path")),
+            Some(("unix", _)) => {
+                return Ok(Endpoint { written: written.to_owned(), scheme: Some(Scheme::Unix) });
+            }
+            Some(_) => return Err(refused("only http://, https:// and unix:// are supported")),
         };
         let (host, port) = address.rsplit_once(':').ok_or_else(|| refused("expected host:port"))?;
         if host.is_empty() || port.trim_end_matches('/').parse::<u16>().is_err() {
@@ -58,7 +64,7 @@ impl Endpoint {
         address.trim_end_matches('/')
     }
 
-    /// `http://host:port`, as HTTP clients want it; `https://` only if it was written so.
+    /// `http://host:port`, as HTTP clients want it; `https://` or `unix://` only if it was written so.
     pub fn uri(&self) -> String {
         self.uri_with(self.scheme.unwrap_or(Scheme::Http))
     }
@@ -67,6 +73,7 @@ impl Endpoint {
         let scheme = match scheme {
             Scheme::Http => "http",
             Scheme::Https => "https",
+            Scheme::Unix => return self.written.clone(),
         };
         format!("{scheme}://{}", self.authority())
     }
@@ -92,13 +99,15 @@ mod tests {
         }
         let secure = Endpoint::parse("https://a:1/").expect("a good endpoint");
         assert_eq!((secure.uri().as_str(), secure.scheme()), ("https://a:1", Some(Scheme::Https)));
+        let file = Endpoint::parse("unix:///run/a.sock").expect("a good endpoint");
+        assert_eq!((file.uri().as_str(), file.scheme()), ("unix:///run/a.sock", Some(Scheme::Unix)));
         let unsaid = Endpoint::parse("a:1").expect("a good endpoint");
         assert_eq!(unsaid.uri_with(Scheme::Https), "https://a:1");
     }
 
     #[test]
     fn what_cannot_be_dialled_is_refused() {
-        for text in ["unix://a:1", "a", ":1", "a:b", "http://a", "https://a"] {
+        for text in ["unix://", "unixs://a:1", "a", ":1", "a:b", "http://a", "https://a"] {
             assert!(Endpoint::parse(text).is_err(), "{text}");
         }
         assert!(Endpoint::parse_list(" , ").is_err());

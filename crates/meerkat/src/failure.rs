@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use meerkat_proto::reason;
+
 /// A request that was refused or never answered.
 pub const STATUS_ERROR: u8 = 1;
 /// A question about leases, or a renewal, that failed: `etcdctl` gives these a status of their own.
@@ -58,6 +60,6 @@ impl fmt::Display for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        Failure::error(error.to_string())
+        Failure::error(reason::of_system(&error))
     }
 }

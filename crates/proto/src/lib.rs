@@ -10,6 +10,7 @@ pub mod convert;
 pub mod error_text;
 pub mod go_duration;
 pub mod range_response;
+pub mod reason;
 
 /// Every `.proto` text as a `FileDescriptorSet`, for those who read messages that they do not know: the
 /// JSON gateway and gRPC reflection.

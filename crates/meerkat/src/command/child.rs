@@ -10,6 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use meerkat_proto::reason;
 use tokio::process::{Child, Command};
 
 use super::signals::Signals;
@@ -110,7 +111,5 @@ pub fn not_started(program: &OsStr, error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::NotFound && !program.as_bytes().contains(&b'/') {
         return format!("exec: {name}: executable file not found in $PATH");
     }
-    let text = error.to_string().to_lowercase();
-    let reason = text.split(" (os error").next().unwrap_or_default();
-    format!("fork/exec {}: {reason}", program.to_string_lossy())
+    format!("fork/exec {}: {}", program.to_string_lossy(), reason::of_system(error))
 }

@@ -10,6 +10,9 @@ use std::time::Duration;
 use meerkat_client::{Client, Config};
 use meerkat_proto::pb::admin::admin_client::AdminClient;
 use meerkat_proto::pb::etcdserver as pb;
+use meerkat_proto::pb::health::HealthCheckRequest;
+use meerkat_proto::pb::health::health_client::HealthClient;
+use meerkat_proto::reason;
 use pb::auth_client::AuthClient;
 use pb::cluster_client::ClusterClient;
 use pb::kv_client::KvClient;
@@ -223,9 +226,14 @@ impl Cluster {
         loop {
             let mut reasons = Vec::new();
             for endpoint in &self.endpoints {
-                match self.dial(endpoint, deadline).await {
-                    Ok(channel) => return self.log_in(channel, deadline).await,
-                    Err(reason) => reasons.push(format!("{endpoint}: {reason}")),
+                let entered = match self.dial(endpoint, deadline).await {
+                    Ok(channel) => self.enter(channel, deadline).await,
+                    Err(reason) => Err(NoEntry::Unreachable(reason)),
+                };
+                match entered {
+                    Ok(wire) => return Ok(wire),
+                    Err(NoEntry::Refused(reason)) => return Err(reason),
+                    Err(NoEntry::Unreachable(reason)) => reasons.push(format!("{endpoint}: {reason}")),
                 }
             }
             if Instant::now() + PAUSE_BETWEEN_ROUNDS >= deadline {
@@ -238,10 +246,16 @@ impl Cluster {
         }
     }
 
-    /// The connection as the user, who is anybody where nobody is asked.
-    async fn log_in(&self, channel: Channel, deadline: Instant) -> Result<Wire, String> {
+    /// The connection as the user, who is anybody where nobody is asked. The server has answered on it: one
+    /// that wants another certificate, or speaks no TLS, may hang up only after the handshake looked complete.
+    async fn enter(&self, channel: Channel, deadline: Instant) -> Result<Wire, NoEntry> {
         let Some(Login { user, password }) = &self.dialing.login else {
-            return Ok(Wire::new(channel, Token(None)));
+            let until = deadline.min(Instant::now() + self.dialing.dial_timeout);
+            return match tokio::time::timeout_at(until, answers(channel.clone())).await {
+                Ok(Ok(())) => Ok(Wire::new(channel, Token(None))),
+                Ok(Err(reason)) => Err(NoEntry::Unreachable(reason)),
+                Err(_) => Err(NoEntry::Unreachable("timed out".to_owned())),
+            };
         };
         let request = pb::AuthenticateRequest { name: user.clone(), password: password.clone() };
         let mut client = AuthClient::new(channel.clone());
@@ -252,15 +266,20 @@ impl Cluster {
             Ok(Err(status)) if status.message() == AUTH_NOT_ENABLED => {
                 return Ok(Wire::new(channel, Token(None)));
             }
-            Ok(Err(status)) => return Err(self.shut(describe(&status))),
+            Ok(Err(status)) => {
+                return Err(match hung_up(&status) {
+                    Some(reason) => NoEntry::Unreachable(reason),
+                    None => self.shut(describe(&status)),
+                });
+            }
             Err(_) => return Err(self.shut(DEADLINE.to_owned())),
         };
         Ok(Wire::new(channel, Token(Some(token))))
     }
 
     /// Notes why the user was not let in, and gives it back.
-    fn shut(&self, reason: String) -> String {
-        self.shut_out.get_or_init(|| reason).clone()
+    fn shut(&self, reason: String) -> NoEntry {
+        NoEntry::Refused(self.shut_out.get_or_init(|| reason).clone())
     }
 
     /// A bare connection, for what is no request of the API.
@@ -281,7 +300,7 @@ impl Cluster {
             .keep_alive_timeout(self.dialing.keep_alive_timeout)
             .keep_alive_while_idle(true);
         let channel = self.dial_as(dialer, Instant::now() + self.dialing.dial_timeout).await?;
-        self.log_in(channel, Instant::now() + self.dialing.command_timeout).await
+        self.enter(channel, Instant::now() + self.dialing.command_timeout).await.map_err(NoEntry::reason)
     }
 
     async fn dial_as(&self, dialer: Dialer, deadline: Instant) -> Result<Channel, String> {
@@ -292,6 +311,32 @@ impl Cluster {
             Err(_) => Err("timed out".to_owned()),
         }
     }
+}
+
+/// Why a connection is of no use.
+enum NoEntry {
+    /// Another try, or another endpoint, may do better.
+    Unreachable(String),
+    Refused(String),
+}
+
+impl NoEntry {
+    fn reason(self) -> String {
+        match self {
+            NoEntry::Unreachable(reason) | NoEntry::Refused(reason) => reason,
+        }
+    }
+}
+
+/// Whether anybody answers on a connection, by a question that changes nothing. Any answer will do.
+async fn answers(channel: Channel) -> Result<(), String> {
+    let asked = HealthClient::new(channel).check(HealthCheckRequest::default()).await;
+    asked.err().and_then(|status| hung_up(&status)).map_or(Ok(()), Err)
+}
+
+/// The innermost reason, if a call failed for its connection and not by the server's word.
+fn hung_up(status: &Status) -> Option<String> {
+    std::error::Error::source(status).map(reason::innermost)
 }
 
 const AUTH_NOT_ENABLED: &str = "etcdserver: authentication is not enabled";

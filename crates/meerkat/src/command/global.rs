@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use meerkat_client::Tls;
+use meerkat_proto::reason;
 
 use super::cluster::{Dialing, Login};
 use super::discovery::Discovery;
@@ -96,9 +97,14 @@ pub fn plain_endpoints(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<Endpoint>, Failure> {
     let endpoints = any_endpoints(flag, variable)?;
-    match endpoints.iter().find(|endpoint| endpoint.scheme() == Some(Scheme::Https)) {
-        Some(endpoint) => {
-            Err(Failure::bad_arguments(format!("endpoint {endpoint}: this command does not speak TLS")))
+    let refused = endpoints.iter().find_map(|endpoint| match endpoint.scheme() {
+        Some(Scheme::Https) => Some((endpoint, "does not speak TLS")),
+        Some(Scheme::Unix) => Some((endpoint, "takes host:port only")),
+        Some(Scheme::Http) | None => None,
+    });
+    match refused {
+        Some((endpoint, why)) => {
+            Err(Failure::bad_arguments(format!("endpoint {endpoint}: this command {why}")))
         }
         None => Ok(endpoints),
     }
@@ -231,7 +237,9 @@ pub struct TlsFiles {
 impl TlsFiles {
     pub fn load(&self, insecure_transport: bool, trust_anyone: bool) -> Result<TlsChoice, Failure> {
         let read = |path: &str, flag: &str| {
-            fs::read(path).map_err(|error| Failure::bad_arguments(format!("{flag} {path}: {error}")))
+            fs::read(path).map_err(|error| {
+                Failure::bad_arguments(format!("{flag} {path}: {}", reason::of_system(&error)))
+            })
         };
         let mut tls = Tls::new();
         if let Some(path) = &self.cacert {
@@ -357,11 +365,7 @@ mod tests {
         check(&["--insecure-transport=false", "--endpoints=e:1"], &[], "e:1 Simple false 5s encrypted");
         check(&["--cert=a"], &[], "--cert needs --key: a certificate is proved with its key");
         check(&["--cacert="], &[], "empty string is passed to --cacert option");
-        check(
-            &["--cacert=/no/such/file"],
-            &[],
-            "--cacert /no/such/file: No such file or directory (os error 2)",
-        );
+        check(&["--cacert=/no/such/file"], &[], "--cacert /no/such/file: no such file or directory");
         check(&["-w", "xml"], &[], "unsupported output format");
         check(&[], &[("ETCDCTL_HEX", "maybe")], "ETCDCTL_HEX=\"maybe\": expected true or false");
         check(

@@ -23,7 +23,7 @@ use given::Given;
 pub use given::command;
 use logging::Logging;
 use meerkat::listwatch::{addresses, member_door};
-use meerkat_proto::go_duration;
+use meerkat_proto::{go_duration, reason};
 use meerkat_server::config::{
     Config, HttpOptions, Keepalive, MemberUrl, RawDiscovery, RawFlags, RawNetwork, RawTracing, Secret, Tuning,
 };
@@ -69,8 +69,8 @@ fn read_settings(matches: &ArgMatches) -> Result<Given, Failure> {
     let Some(path) = given::config_file(matches, &environment) else {
         return given::read(matches, environment);
     };
-    let text =
-        std::fs::read_to_string(&path).map_err(|error| Failure::error(format!("open {path}: {error}")))?;
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::error(format!("open {path}: {}", reason::of_system(&error))))?;
     given::read_file(&text, &path)
 }
 

@@ -30,5 +30,6 @@ mod times;
 mod tls;
 mod tls_shown_authority;
 mod tracing;
+mod unreachable;
 mod watch;
 mod watch_beyond;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use meerkat_backup::snapshot::{CHECKSUM_BYTES, Checksum};
 use meerkat_proto::pb::etcdserver as pb;
+use meerkat_proto::reason;
 
 use super::super::cluster::{Cluster, refused};
 use crate::failure::Failure;
@@ -91,5 +92,5 @@ impl Drop for Part {
 }
 
 fn at(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::error(format!("{}: {error}", path.display()))
+    Failure::error(format!("{}: {}", path.display(), reason::of_system(error)))
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use meerkat_fault::Mutex;
+use meerkat_proto::reason;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::log_file::LogFile;
@@ -46,12 +47,9 @@ impl Writers {
     }
 }
 
-/// In Go's words: without a number, and without a capital.
 fn not_opened(path: &Path, error: &io::Error) -> String {
     let name = path.display().to_string();
-    let text = error.to_string();
-    let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
-    refused(&name, &format!("open {name}: {reason}"))
+    refused(&name, &format!("open {name}: {}", reason::of_system(error)))
 }
 
 impl<'w> MakeWriter<'w> for Writers {

@@ -89,6 +89,9 @@ fn only_trusted_servers_and_known_clients_talk() {
         let (ours, theirs) = (status(meerkat()), status(etcdctl()));
         assert_eq!((ours.0, &ours.1), (succeeds, &theirs.1), "{flags:?}: {}", ours.2);
         assert_eq!(theirs.0, succeeds, "{flags:?}: etcdctl {}", theirs.2);
+        let complaint =
+            |text: &str| text.lines().rfind(|line| line.starts_with("Error: ")).map(str::to_owned);
+        assert_eq!(complaint(&ours.2), complaint(&theirs.2), "{flags:?}");
     }
     // What stays, and what goes by the library, is encrypted as well.
     let with = |args: &[&str]| {
