@@ -9,11 +9,13 @@
 
 mod bench;
 mod command;
+mod command_line;
 mod demo;
 mod dev;
 mod dns;
 mod endpoint;
 mod failure;
+mod flag_error;
 mod gateway;
 mod go_quote;
 mod kubeconfig;
@@ -24,10 +26,13 @@ mod tier;
 mod version;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Args, Command, CommandFactory, FromArgMatches};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
+use command_line::Named;
 use failure::Failure;
 use meerkat_proto::go_duration;
 
@@ -50,8 +55,16 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Vec<OsString>) -> Result<(), Failure> {
-    let (name, rest) = command_name(&args);
-    match name.as_deref() {
+    let called = called(&args);
+    let line = args.get(1..).unwrap_or_default().to_vec();
+    if called == "etcd" {
+        return serve::run(line);
+    }
+    let tree = if is_tool(&called) { operator_tree } else { tree };
+    let named = command_line::named(&tree(), line, |path| may_shorten(&called, path))
+        .map_err(|unknown| Failure::error(unknown.text(&called)))?;
+    let rest = named.rest.clone();
+    match named.path.first().map(String::as_str) {
         Some("serve") => serve::run(rest),
         Some("dev") => dev::run(&parse(Command::new("meerkat dev").about(DEV), rest)),
         Some("demo") => demo::run(&parse(Command::new("meerkat demo").about(DEMO), rest)),
@@ -62,10 +75,14 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
             kubeconfig::run(&parse(Command::new("meerkat kubeconfig").about(KUBECONFIG), rest))
         }
         Some("migrate") => migrate::run(&parse(Command::new("meerkat migrate").about(MIGRATE), rest)),
+        Some("help") => {
+            let topic = command_line::named(&tree(), rest, |path| may_shorten(&called, path))
+                .map_err(|unknown| Failure::error(unknown.text(&called)))?;
+            leave(help_of(tree(), &called, &topic.path))
+        }
         _ => {
-            let bare_separator = args.last().is_some_and(|last| last == "--");
-            let called = called(&args).unwrap_or_default().to_owned();
-            command::run(operator(args), bare_separator, &called, tree)
+            let bare_separator = rest.last().is_some_and(|last| last == "--");
+            command::run(operator(tree(), &called, &named), bare_separator, &called, tree)
         }
     }
 }
@@ -79,20 +96,25 @@ const MIGRATE: &str = "Carry a live etcd over to Meerkat while it is written to"
 const GATEWAY: &str = "Pass connections on to whichever members of a cluster are there";
 const KUBECONFIG: &str = "Write the file with which kubectl finds a list-watch door";
 
-/// What to do, by the first argument or by the name the binary was called; and the arguments left.
-fn command_name(args: &[OsString]) -> (Option<String>, Vec<OsString>) {
-    match called(args) {
-        Some("etcd") => return (Some("serve".to_owned()), args[1..].to_vec()),
-        Some("etcdctl" | "etcdutl") => return (None, args[1..].to_vec()),
-        _ => {}
-    }
-    let first = args.get(1).and_then(|arg| arg.to_str()).map(str::to_owned);
-    (first, args.get(2..).unwrap_or_default().to_vec())
+/// The name of the file that was started, which may be a link.
+fn called(args: &[OsString]) -> String {
+    let name = args.first().and_then(|path| Path::new(path).file_name()).and_then(|name| name.to_str());
+    name.unwrap_or("meerkat").to_owned()
 }
 
-/// The name of the file that was started, which may be a link.
-fn called(args: &[OsString]) -> Option<&str> {
-    args.first().and_then(|path| Path::new(path).file_name()).and_then(|name| name.to_str())
+fn is_tool(called: &str) -> bool {
+    matches!(called, "etcdctl" | "etcdutl")
+}
+
+/// Whether a prefix may stand for the last name of a path. Under the names of etcd's tools only their own
+/// commands count, so that a prefix that is unique there is unique here.
+fn may_shorten(called: &str, path: &[&str]) -> bool {
+    match (called, path) {
+        ("etcdutl", [name]) => ["completion", "defrag", "help", "snapshot", "version"].contains(name),
+        ("etcdutl", ["snapshot", name]) => ["restore", "status"].contains(name),
+        ("etcdctl", ["snapshot", name]) => *name == "save",
+        _ => true,
+    }
 }
 
 fn parse<T: Args>(command: Command, args: Vec<OsString>) -> T {
@@ -103,7 +125,7 @@ fn parse<T: Args>(command: Command, args: Vec<OsString>) -> T {
 
 /// Every command there is.
 fn tree() -> Command {
-    command::OperatorCli::command().subcommands([
+    operator_tree().subcommands([
         Command::new("serve").about(SERVE),
         Command::new("dev").about(DEV),
         Command::new("demo").about(DEMO),
@@ -115,16 +137,61 @@ fn tree() -> Command {
     ])
 }
 
-/// The operator's command line. Its help lists the other commands too.
-fn operator(args: Vec<OsString>) -> command::OperatorCli {
-    let matches = tree().try_get_matches_from(args).unwrap_or_else(|error| leave(error));
+/// The operator's commands, as their line is read.
+fn operator_tree() -> Command {
+    let help = Command::new("help").about("Help about any command");
+    as_pflag_reads(command::OperatorCli::command().disable_help_subcommand(true).subcommand(help))
+}
+
+/// Switches take Go's words for true and false, and a command that has no use for words ignores them.
+fn as_pflag_reads(command: Command) -> Command {
+    let is_leaf = !command.has_subcommands() && command.get_positionals().next().is_none();
+    let command = command
+        .mut_args(|arg| match arg.is_require_equals_set() {
+            true => arg.value_parser(flag_error::switch),
+            false => arg,
+        })
+        .mut_subcommands(as_pflag_reads);
+    match is_leaf {
+        true => command.arg(Arg::new("ignored-words").num_args(0..).hide(true)),
+        false => command,
+    }
+}
+
+/// The operator's command line, whose command is found already.
+fn operator(tree: Command, called: &str, named: &Named) -> command::OperatorCli {
+    let matches = matches_of(tree, called, named);
     command::OperatorCli::from_arg_matches(&matches).unwrap_or_else(|error| leave(error))
+}
+
+/// What the line of a command says. Ends the process where it says something wrong, or nothing but the name of
+/// a group.
+fn matches_of(tree: Command, called: &str, named: &Named) -> ArgMatches {
+    let path = named.path.iter().map(OsString::from);
+    let line = std::iter::once(OsString::from(called)).chain(path).chain(named.rest.iter().cloned());
+    tree.clone().try_get_matches_from(line).unwrap_or_else(|error| match error.kind() {
+        // As cobra: a group by itself tells what is in it.
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            leave(help_of(tree, called, &named.path))
+        }
+        _ => leave(error),
+    })
+}
+
+/// The help of a command, which the parser takes for an error of a kind.
+fn help_of(tree: Command, called: &str, path: &[String]) -> clap::Error {
+    let path = path.iter().map(String::as_str);
+    let line = std::iter::once(called).chain(path).chain(["--help"]);
+    tree.try_get_matches_from(line).expect_err("help is no command to run")
 }
 
 /// As `etcdctl`: 0 after help, 1 after a flag that it does not know.
 fn leave(error: clap::Error) -> ! {
     // Nothing is left to do if the terminal has gone.
-    drop(error.print());
+    match flag_error::text(&error) {
+        Some(text) => drop(writeln!(std::io::stderr(), "Error: {text}")),
+        None => drop(error.print()),
+    }
     std::process::exit(i32::from(error.use_stderr()));
 }
 
@@ -132,24 +199,41 @@ fn leave(error: clap::Error) -> ! {
 mod tests {
     use super::*;
 
-    fn check(args: &[&str], name: Option<&str>, rest: &[&str]) {
-        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-        let rest: Vec<OsString> = rest.iter().map(OsString::from).collect();
-        assert_eq!(command_name(&args), (name.map(str::to_owned), rest));
+    /// The path that a line names under a name of the binary; `None` if it names no command.
+    fn path(line: &str) -> Option<String> {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let called = called(&args);
+        let tree = if is_tool(&called) { operator_tree() } else { tree() };
+        let named = command_line::named(&tree, args[1..].to_vec(), |path| may_shorten(&called, path));
+        named.ok().map(|named| named.path.join(" "))
     }
 
     #[test]
-    fn the_name_of_the_binary_decides_when_it_is_etcds() {
-        check(&["/usr/bin/etcd", "--name", "a"], Some("serve"), &["--name", "a"]);
-        check(&["/usr/bin/meerkat", "serve", "--name", "a"], Some("serve"), &["--name", "a"]);
-        check(&["etcdctl", "get", "a"], None, &["get", "a"]);
-        check(&["./etcdutl", "serve"], None, &["serve"]);
-        check(&["meerkat"], None, &[]);
+    fn prefixes_are_those_of_the_tool_that_was_called() {
+        for (line, expected) in [
+            ("/usr/bin/meerkat serve --name a", Some("serve")),
+            ("meerkat ser", Some("serve")),
+            ("meerkat s", None),
+            ("meerkat", Some("")),
+            ("etcdctl s", Some("snapshot")),
+            ("etcdctl snapshot s", Some("snapshot save")),
+            ("etcdctl snapshot status f", Some("snapshot status")),
+            ("etcdctl serve", None),
+            ("etcdctl compact 2", Some("compaction")),
+            ("etcdctl mem list", Some("member list")),
+            ("etcdctl co", None),
+            ("etcdctl h", Some("help")),
+            ("./etcdutl d", Some("defrag")),
+            ("etcdutl snapshot s f", Some("snapshot status")),
+            ("etcdutl snapshot save f", Some("snapshot save")),
+        ] {
+            assert_eq!(path(line).as_deref(), expected, "{line}");
+        }
     }
 
     #[test]
     fn every_command_line_is_well_formed() {
-        command::OperatorCli::command().debug_assert();
+        tree().debug_assert();
         serve::command().debug_assert();
         gateway::command().debug_assert();
         dev::DevArgs::augment_args(Command::new("dev")).debug_assert();

@@ -44,6 +44,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 pub use self::cluster::{Cluster, Dialing};
+pub use self::discovery::Discovery;
 use self::global::{GlobalArgs, Settings, settings};
 pub use self::global::{TlsFiles, login};
 use crate::endpoint::Endpoint;
@@ -60,31 +61,32 @@ pub struct OperatorCli {
     command: OperatorCommand,
 }
 
+/// In the order in which `etcdctl` suggests them.
 #[derive(Subcommand, Debug)]
 enum OperatorCommand {
     Get(get::GetArgs),
     Put(put::PutArgs),
     Del(del::DelArgs),
     Txn(txn::TxnArgs),
-    Watch(watch::WatchArgs),
     Compaction(compaction::CompactionArgs),
-    Lease(lease::LeaseArgs),
-    Endpoint(endpoint::EndpointArgs),
-    Member(member::MemberArgs),
-    MoveLeader(move_leader::MoveLeaderArgs),
     Alarm(alarm::AlarmArgs),
     Defrag(defrag::DefragArgs),
-    Downgrade(downgrade::DowngradeArgs),
+    Endpoint(endpoint::EndpointArgs),
+    MoveLeader(move_leader::MoveLeaderArgs),
+    Watch(watch::WatchArgs),
+    Version(version::VersionArgs),
+    Lease(lease::LeaseArgs),
+    Member(member::MemberArgs),
+    Snapshot(snapshot::SnapshotArgs),
+    MakeMirror(make_mirror::MakeMirrorArgs),
+    Lock(lock::LockArgs),
+    Elect(elect::ElectArgs),
     Auth(auth::AuthArgs),
     User(user::UserArgs),
     Role(role::RoleArgs),
-    Lock(lock::LockArgs),
-    Elect(elect::ElectArgs),
-    MakeMirror(make_mirror::MakeMirrorArgs),
     Check(check::CheckArgs),
-    Snapshot(snapshot::SnapshotArgs),
-    Version(version::VersionArgs),
     Completion(completion::CompletionArgs),
+    Downgrade(downgrade::DowngradeArgs),
 }
 
 /// `bare_separator`: whether the command line ends with a `--` that nothing follows, which the parser
@@ -157,18 +159,4 @@ pub fn any_endpoints_from(flag: Option<&str>) -> Result<Vec<Endpoint>, Failure> 
 /// The endpoints to talk to in clear: those of the flag, else of the environment, else this machine's.
 pub fn endpoints_from(flag: Option<&str>) -> Result<Vec<Endpoint>, Failure> {
     global::plain_endpoints(flag, |variable| std::env::var(variable).ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_go_before_and_after_the_command() {
-        for args in [["--endpoints", "a:1", "get", "k"], ["get", "k", "--endpoints", "a:1"]] {
-            let cli = OperatorCli::try_parse_from(["meerkat"].iter().chain(&args)).expect("good arguments");
-            let settings = settings(&cli.global, |_| None).expect("good settings");
-            assert_eq!(settings.endpoints, [Endpoint::parse("a:1").expect("good")]);
-        }
-    }
 }

@@ -5,6 +5,7 @@
 //! wrong with the flags is said before anything is opened, in etcd's words.
 
 mod addresses;
+mod discovered;
 mod relay;
 mod remotes;
 
@@ -15,10 +16,11 @@ use std::time::Duration;
 
 use addresses::HostPort;
 use clap::{Args, Command, FromArgMatches};
-use meerkat_proto::go_duration;
+use meerkat_proto::{go_duration, reason};
 use relay::Relay;
 use tokio::net::TcpListener;
 
+use crate::command_line;
 use crate::failure::Failure;
 use crate::serve::logging::Logging;
 
@@ -36,60 +38,74 @@ pub struct GatewayArgs {
     /// How long a member that could not be reached is left out before it is tried again
     #[arg(long, default_value = "1m0s", value_parser = go_duration::parse)]
     retry_delay: Duration,
-    /// Not supported in this version: list the members in --endpoints
+    /// Domain whose SRV records name the members
     #[arg(long, default_value = "")]
     discovery_srv: String,
-    /// Only with --discovery-srv
+    /// Cluster in that domain, where there are several
     #[arg(long, default_value = "")]
     discovery_srv_name: String,
-    /// Only with --discovery-srv
+    /// Accept members found there that serve plain HTTP or cannot be reached [default: false]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     insecure_discovery: Option<bool>,
-    /// Only with --discovery-srv
+    /// CA bundle (PEM) that members found there are verified with
     #[arg(long, default_value = "")]
     trusted_ca_file: String,
 }
 
 pub fn command() -> Command {
     let start = GatewayArgs::augment_args(Command::new("start").about("Start the gateway"));
-    Command::new("gateway")
+    let gateway = Command::new("gateway")
         .about(crate::GATEWAY)
         .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(start)
+        .disable_help_subcommand(true)
+        .subcommand(start);
+    Command::new("etcd").subcommand(crate::as_pflag_reads(gateway))
 }
 
 /// By what follows the word `gateway` on the command line.
 pub fn run(args: Vec<OsString>) -> Result<(), Failure> {
-    let args = std::iter::once(OsString::from("gateway")).chain(args);
+    let line = std::iter::once(OsString::from("gateway")).chain(args).collect();
+    let named = command_line::named(&command(), line, |_| false)
+        .map_err(|unknown| Failure::error(unknown.text("etcd")))?;
     // As in etcd, 1 after flags that it does not know.
-    let matches = command().try_get_matches_from(args).unwrap_or_else(|error| crate::leave(error));
-    let start = matches.subcommand_matches("start").expect("the parser asks for it");
-    start_with(&GatewayArgs::from_arg_matches(start).unwrap_or_else(|error| error.exit()))
+    let matches = crate::matches_of(command(), "etcd", &named);
+    let gateway = matches.subcommand_matches("gateway").expect("the first word names it");
+    let start = gateway.subcommand_matches("start").expect("the parser asks for it");
+    start_with(&GatewayArgs::from_arg_matches(start).unwrap_or_else(|error| crate::leave(error)))
 }
 
 fn start_with(args: &GatewayArgs) -> Result<(), Failure> {
-    if !args.discovery_srv.is_empty() {
-        let text =
-            "--discovery-srv: discovery is not supported in this version; list the members in --endpoints";
-        return Err(Failure::error(text));
-    }
     let logging = Logging::from_flags("info", "json", "default", None);
     logging.and_then(|logging| logging.install()).map_err(Failure::error)?;
     meerkat_server::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(args));
+    let found = match args.discovery_srv.as_str() {
+        "" => Vec::new(),
+        domain => runtime.block_on(
+            discovered::Search {
+                domain,
+                service_name: Some(args.discovery_srv_name.as_str()).filter(|name| !name.is_empty()),
+                insecure: args.insecure_discovery.unwrap_or(false),
+                trusted_ca_file: Some(args.trusted_ca_file.as_str()).filter(|file| !file.is_empty()),
+            }
+            .endpoints(),
+        )?,
+    };
+    // As in etcd, also where discovery found nobody who is fit.
+    let endpoints = if found.is_empty() { args.endpoints.join(",") } else { found.join(",") };
+    let outcome = runtime.block_on(serve(args, &endpoints));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-async fn serve(args: &GatewayArgs) -> Result<(), Failure> {
+async fn serve(args: &GatewayArgs, endpoints: &str) -> Result<(), Failure> {
     let shutdown = crate::serve::stop_signal()?;
-    let endpoints = addresses::endpoints(&args.endpoints.join(",")).map_err(Failure::error)?;
+    let endpoints = addresses::endpoints(endpoints).map_err(Failure::error)?;
     check_addresses(&args.listen_addr, &endpoints).await.map_err(Failure::error)?;
-    let listener = TcpListener::bind(&args.listen_addr)
-        .await
-        .map_err(|error| Failure::error(format!("listen tcp {}: {error}", args.listen_addr)))?;
+    let listener = TcpListener::bind(&args.listen_addr).await.map_err(|error| {
+        let reason = reason::of_system(&error);
+        Failure::error(format!("listen tcp {}: bind: {reason}", args.listen_addr))
+    })?;
     let retry_delay = if args.retry_delay.is_zero() { RETRY_DELAY_OF_ZERO } else { args.retry_delay };
     let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     tracing::info!(

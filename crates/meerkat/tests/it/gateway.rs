@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use crate::member::{Member, Place, ask, links, tool};
+use crate::name_server::Domain;
 use crate::process::{
     Running, clean, collect, etcd_program, free_port, meerkat, run, stderr, stdout, wait_until,
 };
@@ -21,6 +22,10 @@ impl Gateway {
         let mut command = clean(Command::new(program));
         command.args(["gateway", "start", "--retry-delay=1s"]);
         command.args([format!("--listen-addr={address}"), format!("--endpoints={endpoints}")]);
+        Gateway::run(command, address)
+    }
+
+    fn run(mut command: Command, address: String) -> Gateway {
         let mut process = Running(command.stderr(Stdio::piped()).spawn().expect("it starts"));
         let log = collect(process.0.stderr.take().expect("piped"));
         let gateway = Gateway { address, log, process };
@@ -185,9 +190,58 @@ fn what_makes_no_gateway_is_refused_as_etcd_refuses_it() {
             assert!(said.contains(expected), "{} {args:?}: {said}", program.display());
         }
     }
-    let refused = run(meerkat().args(["gateway", "start", "--discovery-srv=example.com"]), b"");
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(stderr(&refused).contains("--discovery-srv: discovery is not supported"), "{}", stderr(&refused));
+}
+
+#[test]
+fn gateway_flags_stand_before_start_and_a_group_shows_its_help() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let programs = [Some(links(directory.path()).join("etcd")), etcd_program("etcd")];
+    let rows: [(&[&str], i32, &str); 4] = [
+        (&["--endpoints=nowhere", "start"], 1, "error parsing endpoint \"nowhere\""),
+        (&["--endpoints", "nowhere", "start"], 1, "error parsing endpoint \"nowhere\""),
+        (&[], 0, "start"),
+        (&["sta"], 0, "start"),
+    ];
+    for (args, status, expected) in rows {
+        for program in programs.iter().flatten() {
+            let output = run(clean(Command::new(program)).arg("gateway").args(args), b"");
+            let said = stdout(&output) + &stderr(&output);
+            assert_eq!(output.status.code(), Some(status), "{} {args:?}: {said}", program.display());
+            assert!(said.contains(expected), "{} {args:?}: {said}", program.display());
+        }
+    }
+}
+
+/// A domain names the members; those that serve no TLS count only if they may.
+#[test]
+fn gateway_finds_its_members_by_srv_records() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cluster = Cluster::start();
+    let port = |place: &Place| place.client.rsplit(':').next().expect("a port").parse().expect("a number");
+    let records = cluster.places.iter().enumerate();
+    let records = records.map(|(at, place)| {
+        ("_etcd-client-x._tcp.gateway.test".to_owned(), format!("m{at}.gateway.test"), port(place))
+    });
+    let Some(domain) = Domain::serve(directory.path(), records.collect()) else { return };
+    let flags = ["--discovery-srv=gateway.test", "--discovery-srv-name=x"];
+    let start = |program: &Path, more: &[&str]| {
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut command = domain.command(program);
+        command.args(["gateway", "start"]).args(flags).args(more).arg(format!("--listen-addr={address}"));
+        Gateway::run(command, address)
+    };
+    let ours = links(directory.path()).join("etcd");
+    for program in [Some(ours.clone()), etcd_program("etcd")].iter().flatten() {
+        let gateway = start(program, &["--insecure-discovery"]);
+        gateway.ask(&["put", "key", "value"]);
+    }
+    // None is fit, so the endpoints of the flag are left.
+    let gateway = start(&ours, &["--endpoints", &cluster.places[0].client]);
+    gateway.wait_for("it is insecure");
+    gateway.ask(&["get", "key"]);
+    let nobody = run(domain.command(&ours).args(["gateway", "start", "--discovery-srv=nowhere.test"]), b"");
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(stderr(&nobody).contains("dns lookup errors"), "{}", stderr(&nobody));
 }
 
 #[test]
