@@ -2,7 +2,7 @@
 //!
 //! Scripts read the first line; the numbers are those of the etcd whose behaviour is matched.
 
-use meerkat_server::{CLUSTER_VERSION, SERVER_VERSION};
+use meerkat_server::{API_VERSION, SERVER_VERSION};
 
 const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -17,10 +17,11 @@ pub fn of_server() -> String {
 
 /// As `etcdctl version`.
 pub fn of_tool(called: &str) -> String {
-    let api = CLUSTER_VERSION.rsplit_once('.').map_or(CLUSTER_VERSION, |(api, _)| api);
     match called {
-        "etcdctl" | "etcdutl" => format!("{called} version: {SERVER_VERSION}\nAPI version: {api}\n"),
-        _ => format!("meerkat version: {OWN_VERSION}\netcd version: {SERVER_VERSION}\nAPI version: {api}\n"),
+        "etcdctl" | "etcdutl" => format!("{called} version: {SERVER_VERSION}\nAPI version: {API_VERSION}\n"),
+        _ => format!(
+            "meerkat version: {OWN_VERSION}\netcd version: {SERVER_VERSION}\nAPI version: {API_VERSION}\n"
+        ),
     }
 }
 

@@ -55,7 +55,7 @@ pub use leadership::{Leadership, Peer};
 pub use lease_desk::{DeskError, LeaderLeases, LeaseDesk, LeaseRest, Renewal};
 pub use log_keeper::LogPolicy;
 pub use log_store::{LogOptions, LogStats};
-pub use measured::{CompactionTimes, PeerTraffic, PeerView, StateTimes};
+pub use measured::{CompactionTimes, PeerTraffic, PeerView, SnapshotSyncs, StateTimes};
 pub use membership::{Change, ChangeError, ChangeRefusal, MemberChanges, Rules};
 pub use network::link::{Dialer, PeerStream};
 pub use node::{Ground, InitialNames, MoveError, NodeOptions, RaftNode, RaftStatus, StartError};

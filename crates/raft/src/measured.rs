@@ -2,6 +2,7 @@
 
 use crate::histogram::Histogram;
 use meerkat_types::MemberId;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ pub struct StateTimes {
     pub checkpoint: Histogram,
     /// Snapshots installed.
     pub install: Histogram,
+    pub received: Arc<SnapshotSyncs>,
     slow_applies: AtomicU64,
     installing: AtomicU64,
 }
@@ -30,6 +32,7 @@ impl Default for StateTimes {
             commit: Histogram::new(Duration::from_millis(1), 14),
             checkpoint: Histogram::new(Duration::from_millis(10), 17),
             install: Histogram::new(Duration::from_millis(100), 10),
+            received: Arc::default(),
             slow_applies: AtomicU64::new(0),
             installing: AtomicU64::new(0),
         }
@@ -57,6 +60,22 @@ impl StateTimes {
     pub(crate) fn begin_install(&self) -> Installing<'_> {
         self.installing.fetch_add(1, Ordering::Relaxed);
         Installing { times: self, began: Instant::now() }
+    }
+}
+
+/// Syncs of snapshots that came from other members.
+#[derive(Debug)]
+pub struct SnapshotSyncs {
+    /// Of single files.
+    pub files: Histogram,
+    /// Of the directories that name all of them.
+    pub directories: Histogram,
+}
+
+impl Default for SnapshotSyncs {
+    fn default() -> SnapshotSyncs {
+        let histogram = || Histogram::new(Duration::from_millis(1), 14);
+        SnapshotSyncs { files: histogram(), directories: histogram() }
     }
 }
 
@@ -146,5 +165,5 @@ pub struct PeerView {
     pub member: MemberId,
     /// It is connected.
     pub active: bool,
-    pub traffic: std::sync::Arc<PeerTraffic>,
+    pub traffic: Arc<PeerTraffic>,
 }

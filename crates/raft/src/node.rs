@@ -30,7 +30,7 @@ use crate::waiters::Waiters;
 use meerkat_engine::DbOptions;
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer::peer_server::PeerServer;
-use meerkat_state::StateReader;
+use meerkat_state::{ReadError, StateReader};
 use meerkat_types::{ClusterId, MemberId};
 use openraft::async_runtime::watch::WatchReceiver;
 use std::collections::BTreeMap;
@@ -376,6 +376,11 @@ impl RaftNode {
     /// What the state holds now, as its quota counts it.
     pub fn live_bytes(&self) -> u64 {
         self.reader.written_bytes().saturating_sub(self.shared.compaction.removed_bytes())
+    }
+
+    /// What the state holds now, with what it keeps about itself: above 0 even where no key ever was.
+    pub fn bytes_in_use(&self) -> Result<u64, ReadError> {
+        Ok(self.live_bytes() + self.reader.own_bytes()?)
     }
 
     pub(crate) fn defragmenting(&self) -> &Defragmenting {

@@ -42,7 +42,7 @@ pub use listen::{ListenError, Listener, Port, Ports, Socket, bind_client};
 pub use local_store::LocalStore;
 pub use node::{Door, Finder, RunError, Stopping, run, run_on, run_with, run_with_keys};
 pub use open_files::raise_limit;
-pub use version::{CLUSTER_VERSION, SERVER_VERSION};
+pub use version::{API_VERSION, SERVER_VERSION};
 
 /// Arms the fault points that tests name in the environment. Call once, before [`run`].
 pub fn arm_fault_points() -> Result<(), String> {

@@ -16,6 +16,7 @@ use crate::mvcc::past::{Plan, Way};
 use crate::mvcc::range;
 use crate::mvcc::store::Committed;
 use crate::mvcc::times::{self, KeyTimes, RevisionAtTime};
+use crate::mvcc::weight;
 use crate::schema::{Members, Membership};
 use crate::txn;
 use arc_swap::ArcSwapOption;
@@ -116,6 +117,11 @@ impl StateReader {
     /// removed.
     pub fn written_bytes(&self) -> u64 {
         self.point.load().as_ref().map_or(0, |point| point.written_bytes)
+    }
+
+    /// What the store keeps about itself, which no quota counts.
+    pub fn own_bytes(&self) -> Result<u64, ReadError> {
+        weight::of_own_rows(&self.pin().point.committed.view)
     }
 
     pub fn range(&self, query: &RangeQuery) -> Result<RangeAnswer, ReadError> {

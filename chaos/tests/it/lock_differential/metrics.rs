@@ -40,6 +40,7 @@ const NAMES: &[&str] = &[
     "etcd_disk_wal_fsync_duration_seconds_bucket",
     "etcd_disk_wal_fsync_duration_seconds_sum",
     "etcd_disk_wal_fsync_duration_seconds_count",
+    "etcd_disk_wal_write_duration_seconds_bucket",
     "etcd_disk_backend_commit_duration_seconds_bucket",
     "etcd_disk_backend_snapshot_duration_seconds_bucket",
     "etcd_disk_wal_write_bytes_total",
@@ -72,9 +73,13 @@ const NAMES: &[&str] = &[
     "etcd_network_peer_received_bytes_total",
     "etcd_network_peer_sent_failures_total",
     "etcd_network_active_peers",
+    "etcd_network_known_peers",
     "etcd_network_client_grpc_received_bytes_total",
     "etcd_network_client_grpc_sent_bytes_total",
     "etcd_snap_db_save_total_duration_seconds_bucket",
+    "etcd_snap_db_fsync_duration_seconds_bucket",
+    "etcd_snap_fsync_duration_seconds_bucket",
+    "etcd_server_learner_promote_successes",
     "grpc_server_started_total",
     "grpc_server_handled_total",
     "grpc_server_msg_received_total",
@@ -85,6 +90,9 @@ const NAMES: &[&str] = &[
     "process_start_time_seconds",
     "process_open_fds",
     "process_max_fds",
+    "process_network_receive_bytes_total",
+    "process_network_transmit_bytes_total",
+    "process_virtual_memory_max_bytes",
     "os_fd_used",
     "os_fd_limit",
 ];
@@ -118,11 +126,17 @@ pub async fn count_what_happened() -> Result<(), Failure> {
         ("etcd_debugging_mvcc_keys_total", 3.0),
         ("etcd_network_client_grpc_received_bytes_total", 100.0),
         ("etcd_disk_backend_commit_duration_seconds_count", 1.0),
+        ("etcd_disk_wal_write_duration_seconds_count", 1.0),
+        ("etcd_cluster_version{cluster_version=\"3.6\"}", 1.0),
         ("os_fd_used", 3.0),
     ] {
         if after.get(name)? < least {
             findings.push(format!("{name} is {}", after.get(name)?));
         }
+    }
+    let known = after.names().filter(|name| *name == "etcd_network_known_peers").count();
+    if known != 3 {
+        findings.push(format!("{known} of 3 members are known"));
     }
     Failure::from_findings("metrics say what happened", findings)?;
     cluster.finish()?;

@@ -7,6 +7,7 @@ use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::snapshot_chunk::Part;
 use prost::Message;
 use std::path::Path;
+use std::sync::Arc;
 
 fn stream(files: &[(&str, &[&'static [u8]])]) -> Vec<u8> {
     let announced = files.iter().map(|(name, chunks)| pb::SnapshotFile {
@@ -39,7 +40,8 @@ fn receive(mut bytes: &[u8], root: &Path) -> bool {
         _ => None,
     };
     let Some(Part::Header(header)) = next() else { return false };
-    let Ok(mut receiving) = Receiving::begin(root.join("incoming"), header.files.clone()) else {
+    let Ok(mut receiving) = Receiving::begin(root.join("incoming"), header.files.clone(), Arc::default())
+    else {
         return false;
     };
     while let Some(Part::File(chunk)) = next() {

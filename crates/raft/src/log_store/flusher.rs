@@ -169,8 +169,9 @@ impl Flusher {
         fault::point("before_log_write")?;
         write.fill_mark(self.synced);
         let file = self.file.as_ref().expect("a segment is made before it is written to");
+        let start = Instant::now();
         file.write_all_at(&write.bytes, write.at)?;
-        self.shared.stats.count_write(write.bytes.len());
+        self.shared.stats.count_write(write.bytes.len(), start.elapsed());
         self.written = write.last_sequence;
         Ok(())
     }

@@ -32,7 +32,7 @@ mod writer;
 pub use durable::DurableLog;
 pub use reader::LogReader;
 pub use segment::FORMAT_VERSION;
-pub use stats::{LogStats, SYNC_BUCKETS};
+pub use stats::LogStats;
 
 use crate::tasks::spawn_part;
 use crate::type_config::{Entry, LogId, TypeConfig, Vote};

@@ -103,7 +103,8 @@ impl PeerService {
         let dir = self.state_dir.scratch("incoming");
         tracing::info!(files = header.files.len(), dir = %dir.display(), "receiving a snapshot");
         // Makes the files that are announced empty, however many: off the threads that serve everybody.
-        let begun = spawn_blocking_part("peer port", move || Receiving::begin(dir, header.files));
+        let syncs = self.shared.times.received.clone();
+        let begun = spawn_blocking_part("peer port", move || Receiving::begin(dir, header.files, syncs));
         let mut receiving = begun.await.map_err(|error| refused(error.to_string()))??;
         loop {
             let part = match chunks.message().await {

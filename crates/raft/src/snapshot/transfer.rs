@@ -6,6 +6,7 @@
 use super::StateSnapshot;
 use crate::identity::sync_dir;
 use crate::log_store::codec;
+use crate::measured::SnapshotSyncs;
 use crate::network::service::ReceiveError;
 use crate::network::wire;
 use crate::threads;
@@ -18,6 +19,8 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -118,14 +121,19 @@ pub(crate) struct Receiving {
     open: Option<(usize, File, u64)>,
     /// Files that are complete.
     done: usize,
+    syncs: Arc<SnapshotSyncs>,
 }
 
 impl Receiving {
-    pub(crate) fn begin(dir: PathBuf, files: Vec<pb::SnapshotFile>) -> Result<Receiving, ReceiveError> {
+    pub(crate) fn begin(
+        dir: PathBuf,
+        files: Vec<pb::SnapshotFile>,
+        syncs: Arc<SnapshotSyncs>,
+    ) -> Result<Receiving, ReceiveError> {
         check_announced(&files).map_err(ReceiveError::Refused)?;
         let state = StateSnapshot::files(dir.clone(), None);
         fs::create_dir_all(&dir)?;
-        let mut receiving = Receiving { dir, state, files, open: None, done: 0 };
+        let mut receiving = Receiving { dir, state, files, open: None, done: 0, syncs };
         receiving.open_next()?;
         Ok(receiving)
     }
@@ -152,7 +160,7 @@ impl Receiving {
         file.write_all(&chunk.data)?;
         *written = end;
         if *written == announced {
-            file.sync_all()?;
+            sync(file, &self.syncs)?;
             self.done += 1;
             self.open = None;
             self.open_next()?;
@@ -169,7 +177,9 @@ impl Receiving {
                 self.files.len()
             )));
         }
+        let began = Instant::now();
         sync_dir(&self.dir)?;
+        self.syncs.directories.observe(began.elapsed());
         Ok(self.state)
     }
 
@@ -182,11 +192,18 @@ impl Receiving {
                 self.open = Some((self.done, file, 0));
                 return Ok(());
             }
-            file.sync_all()?;
+            sync(&file, &self.syncs)?;
             self.done += 1;
         }
         Ok(())
     }
+}
+
+fn sync(file: &File, syncs: &SnapshotSyncs) -> io::Result<()> {
+    let began = Instant::now();
+    file.sync_all()?;
+    syncs.files.observe(began.elapsed());
+    Ok(())
 }
 
 /// What a sender announces comes from outside: it must stay inside the directory, and within reason.
@@ -209,6 +226,7 @@ fn check_announced(files: &[pb::SnapshotFile]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram::Histogram;
 
     fn file(name: &str, bytes: u64) -> pb::SnapshotFile {
         pb::SnapshotFile { name: name.into(), bytes }
@@ -219,18 +237,25 @@ mod tests {
     }
 
     fn receiving(root: &Path) -> Receiving {
+        receiving_with(root, Arc::default())
+    }
+
+    fn receiving_with(root: &Path, syncs: Arc<SnapshotSyncs>) -> Receiving {
         let files = vec![file("a", 5), file("empty", 0), file("b", 2)];
-        Receiving::begin(root.join("incoming"), files).expect("begins")
+        Receiving::begin(root.join("incoming"), files, syncs).expect("begins")
     }
 
     #[test]
     fn a_whole_state_arrives() {
         let root = tempfile::tempdir().expect("temp dir");
-        let mut receiving = receiving(root.path());
+        let syncs = Arc::<SnapshotSyncs>::default();
+        let mut receiving = receiving_with(root.path(), syncs.clone());
         for part in [chunk(0, 0, b"hel"), chunk(0, 3, b"lo"), chunk(2, 0, b"yo")] {
             receiving.take(part).expect("taken");
         }
         let state = receiving.finish().expect("whole");
+        let count = |syncs: &Histogram| syncs.buckets().map(|(_, count)| count).sum::<u64>();
+        assert_eq!((count(&syncs.files), count(&syncs.directories)), (3, 1), "each sync is counted");
         let dir = state.dir().expect("files").to_owned();
         assert_eq!(fs::read(dir.join("a")).expect("reads"), b"hello");
         assert_eq!(fs::read(dir.join("empty")).expect("reads"), b"");
@@ -257,7 +282,10 @@ mod tests {
     fn a_file_name_cannot_leave_the_directory() {
         let root = tempfile::tempdir().expect("temp dir");
         for name in ["../x", "/etc/x", "", "a/b", ".", ".."] {
-            assert!(Receiving::begin(root.path().join("i"), vec![file(name, 1)]).is_err(), "{name}");
+            assert!(
+                Receiving::begin(root.path().join("i"), vec![file(name, 1)], Arc::default()).is_err(),
+                "{name}"
+            );
         }
     }
 

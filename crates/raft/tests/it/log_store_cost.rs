@@ -47,7 +47,7 @@ async fn measure(count: u64, in_flight: usize) {
         count as f64 / took.as_secs_f64(),
         count as f64 / stats.syncs() as f64,
         inside.as_nanos() / u128::from(count),
-        stats.sync_time().as_secs_f64() * 1e6 / stats.syncs() as f64,
+        stats.sync.total().as_secs_f64() * 1e6 / stats.syncs() as f64,
     );
     assert_eq!(stats.appends(), count);
     assert!(stats.syncs() <= count + 1, "never more syncs than appends");

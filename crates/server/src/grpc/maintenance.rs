@@ -120,6 +120,7 @@ impl Maintenance for MaintenanceService {
     ) -> Result<Response<pb::StatusResponse>, Status> {
         let raft = self.raft.status();
         let size = self.raft.database().approximate_size().map_err(|error| status::unreadable(&error))?;
+        let in_use = self.raft.bytes_in_use().map_err(|error| status::read(&error))?;
         let mut errors = Vec::new();
         if raft.leader.is_none() {
             errors.push(EtcdError::NoLeader.message().to_owned());
@@ -130,13 +131,13 @@ impl Maintenance for MaintenanceService {
         Ok(Response::new(pb::StatusResponse {
             header: Some(self.headers.now()),
             version: SERVER_VERSION.to_owned(),
-            db_size: wire_size(size.total_bytes.max(self.raft.live_bytes())),
+            db_size: wire_size(size.total_bytes.max(in_use)),
             leader: raft.leader.map_or(0, |leader| leader.0),
             raft_index: raft.committed_index,
             raft_term: raft.term,
             raft_applied_index: raft.applied_index,
             errors,
-            db_size_in_use: wire_size(self.raft.live_bytes()),
+            db_size_in_use: wire_size(in_use),
             is_learner: raft.learner,
             storage_version: STORAGE_VERSION.to_owned(),
             db_size_quota: self.quota_backend_bytes.map_or(-1, wire_size),

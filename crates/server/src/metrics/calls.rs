@@ -60,6 +60,13 @@ pub(super) struct Method {
     pub(super) seconds: Histogram,
 }
 
+impl Method {
+    /// Calls that were answered.
+    pub(super) fn succeeded(&self) -> u64 {
+        self.handled[0].load(Ordering::Relaxed)
+    }
+}
+
 /// One version of clients: calls that have one answer, and streams.
 #[derive(Debug)]
 pub(super) struct Version {

@@ -15,7 +15,7 @@ use crate::grpc::watch::WatchCounters;
 use crate::lease::LeaseCounters;
 use crate::spans::Tracer;
 use crate::upkeep::Upkeep;
-use crate::version::{CLUSTER_VERSION, SERVER_VERSION};
+use crate::version::{API_VERSION, SERVER_VERSION};
 use health::HealthChecks;
 use meerkat_raft::RaftNode;
 use meerkat_watch::Hub;
@@ -106,7 +106,7 @@ impl Metrics {
         page.metric("etcd_server_id", "gauge", "This member.", &[(&format!("{{server_id=\"{me}\"}}"), 1.0)]);
         let version = format!("{{server_version=\"{SERVER_VERSION}\"}}");
         page.metric("etcd_server_version", "gauge", "The etcd release that is matched.", &[(&version, 1.0)]);
-        let cluster = format!("{{cluster_version=\"{CLUSTER_VERSION}\"}}");
+        let cluster = format!("{{cluster_version=\"{API_VERSION}\"}}");
         page.metric("etcd_cluster_version", "gauge", "The cluster's version.", &[(&cluster, 1.0)]);
         let changes = raft.leadership().changes_seen();
         page.counter("etcd_server_leader_changes_seen_total", "Leader changes seen.", changes);
@@ -205,12 +205,8 @@ fn alarms(page: &mut Page, raft: &RaftNode) {
 
 fn disk(page: &mut Page, raft: &RaftNode) {
     let log = raft.log_stats();
-    page.histogram(
-        "etcd_disk_wal_fsync_duration_seconds",
-        "Syncs of the write-ahead log.",
-        log.sync_buckets(),
-        log.sync_time().as_secs_f64(),
-    );
+    page.seconds("etcd_disk_wal_fsync_duration_seconds", "Syncs of the write-ahead log.", &log.sync);
+    page.seconds("etcd_disk_wal_write_duration_seconds", "Writes to the log's files.", &log.write);
     page.counter("etcd_disk_wal_write_bytes_total", "Bytes written to the log.", log.bytes());
     page.counter("meerkat_log_appends_total", "Entries appended to the log.", log.appends());
     page.counter("meerkat_log_syncs_total", "Syncs of the log; appends share them.", log.syncs());
@@ -221,14 +217,17 @@ fn disk(page: &mut Page, raft: &RaftNode) {
 
 fn store(page: &mut Page, raft: &RaftNode) {
     let db = raft.database();
-    if let Ok(size) = db.approximate_size() {
+    if let (Ok(size), Ok(in_use)) = (db.approximate_size(), raft.bytes_in_use()) {
         page.gauge(
             "etcd_mvcc_db_total_size_in_bytes",
-            "Bytes of the state: what the quota counts, or the files if they are more.",
-            size.total_bytes.max(raft.live_bytes()) as f64,
+            "Bytes of the state: what is in use, or the files if they are more.",
+            size.total_bytes.max(in_use) as f64,
         );
-        let live = raft.live_bytes() as f64;
-        page.gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes that the quota counts.", live);
+        page.gauge(
+            "etcd_mvcc_db_total_size_in_use_in_bytes",
+            "Bytes that the quota counts, and the state's own rows.",
+            in_use as f64,
+        );
         page.gauge("meerkat_db_file_bytes", "Bytes of the state's files.", size.total_bytes as f64);
     }
     if let Ok(memory) = db.memory_usage() {

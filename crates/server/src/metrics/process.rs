@@ -49,7 +49,30 @@ fn boot_seconds(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
+/// Bytes that the system's network has received and sent, from `/proc/self/net/netstat`: two lines for each
+/// protocol, of names and of numbers.
+fn network(text: &str) -> Option<(f64, f64)> {
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("IpExt:")).collect();
+    let [names, numbers] = lines[..] else { return None };
+    let value = |name: &str| {
+        let place = names.split_whitespace().position(|one| one == name)?;
+        numbers.split_whitespace().nth(place)?.parse::<f64>().ok()
+    };
+    Some((value("InOctets")?, value("OutOctets")?))
+}
+
+/// The tasks that requests run on. Nothing outside a runtime.
+fn runtime(page: &mut Page) {
+    let Ok(handle) = tokio::runtime::Handle::try_current() else { return };
+    let metrics = handle.metrics();
+    page.gauge("meerkat_runtime_workers", "Threads that serve requests.", metrics.num_workers() as f64);
+    page.gauge("meerkat_runtime_tasks", "Tasks that have not ended.", metrics.num_alive_tasks() as f64);
+    let queued = metrics.global_queue_depth() as f64;
+    page.gauge("meerkat_runtime_queued_tasks", "Tasks that wait for a thread.", queued);
+}
+
 pub(super) fn render(page: &mut Page) {
+    runtime(page);
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     if let Some(stat) = stat(&read("/proc/self/stat")) {
         page.metric(
@@ -76,6 +99,12 @@ pub(super) fn render(page: &mut Page) {
         page.gauge("process_open_fds", "Files open.", open);
         page.gauge("os_fd_used", "Files open.", open);
     }
+    if let Some((received, sent)) = network(&read("/proc/self/net/netstat")) {
+        let help = "Bytes that this process's network has received.";
+        page.metric("process_network_receive_bytes_total", "counter", help, &[("", received)]);
+        let help = "Bytes that this process's network has sent.";
+        page.metric("process_network_transmit_bytes_total", "counter", help, &[("", sent)]);
+    }
     page.gauge("process_max_fds", "Files that may be open.", max);
     page.gauge("os_fd_limit", "Files that may be open.", max);
 }
@@ -100,14 +129,24 @@ mod tests {
         let limits = "Limit  Soft  Hard\nMax open files            1024    4096  files\n";
         assert_eq!(limit(limits, "Max open files"), Some(1024));
         assert_eq!(boot_seconds("cpu 1\nbtime 1700000000\n"), Some(1_700_000_000.0));
+        let netstat = "TcpExt: A\nTcpExt: 1\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 0 70 80\n";
+        assert_eq!(network(netstat), Some((70.0, 80.0)));
+        assert_eq!(network("IpExt: InOctets\n"), None);
     }
 
-    #[test]
-    fn this_process_is_known_to_its_system() {
+    #[tokio::test]
+    async fn this_process_is_known_to_its_system() {
         assert!(0 < files_max());
         let mut page = Page::default();
         render(&mut page);
-        for name in ["process_cpu_seconds_total", "process_start_time_seconds", "os_fd_used"] {
+        for name in [
+            "process_cpu_seconds_total",
+            "process_start_time_seconds",
+            "process_network_receive_bytes_total",
+            "process_network_transmit_bytes_total",
+            "meerkat_runtime_tasks",
+            "os_fd_used",
+        ] {
             assert!(page.0.contains(&format!("\n{name} ")), "{name}");
         }
     }

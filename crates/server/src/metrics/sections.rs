@@ -5,7 +5,7 @@ use super::changes::Changes;
 use super::page::{Page, escaped};
 use crate::spans::SpanCounters;
 use meerkat_raft::RaftNode;
-use meerkat_types::{Consistency, Key, KeyRange, RangeQuery, RevisionBounds, Sort};
+use meerkat_types::{Consistency, Key, KeyRange, MemberId, RangeQuery, RevisionBounds, Sort};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
@@ -80,6 +80,12 @@ fn clients(page: &mut Page, calls: &Calls) {
             page.seconds(name, help, &method.seconds);
         }
     }
+    let promotions = calls.method("/etcdserverpb.Cluster/MemberPromote");
+    page.counter(
+        "etcd_server_learner_promote_successes",
+        "Learners promoted by calls to this member.",
+        promotions.map_or(0, |method| method.succeeded()),
+    );
     let ranges = ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/RangeStream"];
     let started = ranges.iter().filter_map(|path| calls.method(path));
     let ranges = started.map(|method| method.started.load(Ordering::Relaxed)).sum();
@@ -131,6 +137,16 @@ pub(super) fn changes(page: &mut Page, changes: &Changes, raft: &RaftNode) {
         &times.checkpoint,
     );
     page.seconds("etcd_snap_db_save_total_duration_seconds", "Snapshots installed.", &times.install);
+    page.seconds(
+        "etcd_snap_db_fsync_duration_seconds",
+        "Syncs of files of snapshots received.",
+        &times.received.files,
+    );
+    page.seconds(
+        "etcd_snap_fsync_duration_seconds",
+        "Syncs of directories of snapshots received.",
+        &times.received.directories,
+    );
     compaction(page, raft);
 }
 
@@ -197,6 +213,12 @@ pub(super) fn peers(page: &mut Page, raft: &RaftNode) {
     rows("etcd_network_active_peers", "gauge", "Whether the last call reached it.", &|peer| {
         (format!("Local=\"{me}\",Remote=\"{}\"", peer.member), u64::from(peer.active))
     });
+    let known = raft.members();
+    page.head("etcd_network_known_peers", "gauge", "Members of the cluster.");
+    for peer in &known {
+        let labels = format!("{{Local=\"{me}\",Remote=\"{}\"}}", MemberId(peer.id));
+        page.sample("etcd_network_known_peers", &labels, 1.0);
+    }
     let failures = peers.iter().map(|peer| peer.traffic.failures()).sum();
     page.counter("etcd_server_heartbeat_send_failures_total", "Calls to peers that failed.", failures);
 }

@@ -8,7 +8,7 @@
 //! (`weight`), compaction what it removes (`compaction`). Their difference is what is there now. It
 //! falls as soon as compaction has removed something, whatever the files do.
 
-use crate::error::{StateError, damaged};
+use crate::error::{ReadError, StateError, damaged};
 use crate::mvcc::log_row::LogRow;
 use crate::schema::Removed;
 use meerkat_engine::{Batch, Column, View};
@@ -42,6 +42,18 @@ pub(crate) fn load(view: &View) -> Result<u64, StateError> {
 
 pub(crate) fn put(batch: &mut Batch, written: u64) {
     batch.put(Column::Meta, WEIGHT, &written.to_be_bytes());
+}
+
+/// The rows about the whole, which every store has.
+pub(crate) fn of_own_rows(view: &View) -> Result<u64, ReadError> {
+    let mut bytes = 0;
+    let mut rows = view.scan(Column::Meta, &[], None);
+    while let Some((key, row)) = rows.row() {
+        bytes += (key.len() + row.len()) as u64;
+        rows.step();
+    }
+    rows.finish()?;
+    Ok(bytes)
 }
 
 fn count(view: &View) -> Result<u64, StateError> {
