@@ -29,11 +29,11 @@ pub enum SnapshotError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
     #[error(
-        "{path} has no checksum at its end: it is cut short, or a database copied from a data directory (then add --skip-hash-check)"
+        "snapshot missing hash but --skip-hash-check=false: {path} is cut short, or a database copied from a data directory"
     )]
     NoChecksum { path: PathBuf },
-    #[error("{path} is damaged: its checksum is {found}, and its bytes give {expected}")]
-    WrongChecksum { path: PathBuf, found: String, expected: String },
+    #[error("expected sha256 {stored}, got {computed}: {path} is damaged")]
+    WrongChecksum { path: PathBuf, stored: String, computed: String },
     #[error("{path} is no snapshot: {source}")]
     Bolt { path: PathBuf, source: BoltError },
     #[error("{path} is no snapshot: it has no bucket \"key\"")]
@@ -83,12 +83,15 @@ fn compare_checksum(path: &Path, file: &File) -> Result<(), SnapshotError> {
             read => sum.update(&piece[..read]),
         }
     }
-    let (expected, found) = sum.of_stream();
-    if expected.as_slice() == found {
+    let (computed, stored) = sum.of_stream();
+    if computed.as_slice() == stored {
         return Ok(());
     }
-    let (expected, found) = (hex(&expected), hex(&found));
-    Err(SnapshotError::WrongChecksum { path: path.to_owned(), found, expected })
+    Err(SnapshotError::WrongChecksum {
+        path: path.to_owned(),
+        stored: hex(&stored),
+        computed: hex(&computed),
+    })
 }
 
 fn hex(bytes: &[u8]) -> String {

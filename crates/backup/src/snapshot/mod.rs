@@ -5,6 +5,7 @@
 //! | `key` | revision, `_`, sub (8 bytes each, big endian), `t` for a deletion | protobuf KeyValue; of a deletion only the key |
 //! | `lease` | id (8 bytes, big endian) | protobuf Lease: id, seconds to live, seconds left |
 //! | `meta` | `finishedCompactRev`, `scheduledCompactRev` | a revision as in `key` |
+//! | `meta` | `storageVersion` | the version of the layout as text, since etcd 3.6 |
 //! | `auth`, `authUsers`, `authRoles`, `alarm` | | users, roles, permissions and alarms, see `other_rows` |
 //! | `members`, `members_removed`, `cluster` | | of the cluster that was saved: a restore makes them anew |
 //!

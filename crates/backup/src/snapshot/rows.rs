@@ -6,6 +6,9 @@ const SEPARATOR: u8 = b'_';
 const DELETION: u8 = b't';
 pub(super) const REVISION_BYTES: usize = 17;
 
+/// The row of bucket `meta` that names the layout.
+pub(super) const STORAGE_VERSION: &[u8] = b"storageVersion";
+
 /// A key and a value of some bucket.
 pub type Row = (Vec<u8>, Vec<u8>);
 

@@ -1,7 +1,7 @@
 //! Writes a snapshot from rows that come in their order.
 
 use super::other_rows::OtherRows;
-use super::rows::{LeaseRow, Row, deletion_key, deletion_value, revision_key};
+use super::rows::{LeaseRow, Row, STORAGE_VERSION, deletion_key, deletion_value, revision_key};
 use crate::bbolt::{BoltWriter, BucketWriter};
 use std::fs::File;
 use std::io;
@@ -14,6 +14,8 @@ pub struct Head {
     /// Where in the log the state was.
     pub applied_term: u64,
     pub applied_index: u64,
+    /// Of the layout, as etcd counts it; `None` is a layout of before 3.6.
+    pub storage_version: Option<&'static str>,
     pub leases: Vec<LeaseRow>,
     pub other: OtherRows,
 }
@@ -68,6 +70,9 @@ fn meta(head: &Head) -> Vec<Row> {
         (b"consistent_index".to_vec(), head.applied_index.to_be_bytes().to_vec()),
         (b"term".to_vec(), head.applied_term.to_be_bytes().to_vec()),
     ];
+    if let Some(version) = head.storage_version {
+        rows.push((STORAGE_VERSION.to_vec(), version.as_bytes().to_vec()));
+    }
     if let Some(compacted) = head.compacted {
         for name in [b"finishedCompactRev".as_slice(), b"scheduledCompactRev"] {
             rows.push((name.to_vec(), revision_key(compacted, 0).to_vec()));

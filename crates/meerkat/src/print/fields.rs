@@ -35,6 +35,7 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
             page.field("Revision", status.revision);
             page.field("Keys", status.total_keys);
             page.field("Size", status.total_bytes);
+            page.field("Version", &status.version);
         }
         Answer::Health(list) => list.iter().for_each(|health| page.health(health)),
         Answer::Watch(response) => page.watch(response),

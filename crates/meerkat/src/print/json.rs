@@ -41,6 +41,7 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
             revision: status.revision,
             total_key: status.total_keys,
             total_size: status.total_bytes,
+            version: &status.version,
         }),
         Answer::Watch(response) => text(&watch::Watch::from(response)),
         Answer::Lease(answer) => lease::text_of(answer),
@@ -56,11 +57,12 @@ pub fn render(answer: &Answer, hex: bool, out: &mut Vec<u8>) {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SnapshotStatus {
+struct SnapshotStatus<'a> {
     hash: u32,
     revision: i64,
     total_key: u64,
     total_size: u64,
+    version: &'a str,
 }
 
 /// Go escapes what could end a script in a web page. These signs occur inside strings only.

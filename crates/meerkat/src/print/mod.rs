@@ -281,6 +281,7 @@ fn snapshot_columns(status: &meerkat_backup::snapshot::SnapshotStatus) -> Vec<St
         status.revision.to_string(),
         status.total_keys.to_string(),
         decimal_bytes(status.total_bytes),
+        status.version.clone(),
     ]
 }
 

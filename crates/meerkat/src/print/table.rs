@@ -56,9 +56,10 @@ pub fn render(answer: &Answer, out: &mut Vec<u8>) -> Option<()> {
             };
             boxed(&["ENDPOINT", "HEALTH", "TOOK", "ERROR"], list.iter().map(row).collect())
         }
-        Answer::Snapshot(status) => {
-            boxed(&["HASH", "REVISION", "TOTAL KEYS", "TOTAL SIZE"], vec![snapshot_columns(status)])
-        }
+        Answer::Snapshot(status) => boxed(
+            &["HASH", "REVISION", "TOTAL KEYS", "TOTAL SIZE", "VERSION"],
+            vec![snapshot_columns(status)],
+        ),
         Answer::Timed(timed) => boxed(TIMED, timed_rows(timed)),
         Answer::Watchers(list) => {
             let rows = list

@@ -117,6 +117,7 @@ fn build(pinned: &Pinned, database: &Path, gone: &AtomicBool) -> Result<(File, u
         compacted: (0 < compacted).then_some(compacted),
         applied_term: applied.map_or(0, |at| at.term),
         applied_index: applied.map_or(0, |at| at.index),
+        storage_version: Some(STORAGE_VERSION),
         leases: pinned.leases()?.iter().map(lease_row).collect(),
         other: saved_rules::to_rows(pinned.auth(), pinned.alarms().map(|(alarm, _)| alarm)),
     };
