@@ -287,8 +287,6 @@ pub enum ConfigError {
     UrlAddress(String),
     #[error("URL must not contain a path: {0}")]
     UrlPath(String),
-    #[error("members cannot reach each other at {0}: use http:// or https://")]
-    UnixPeer(MemberUrl),
     #[error(transparent)]
     Security(#[from] SecurityError),
     #[error("invalid value for --{flag}: {reason}")]
@@ -423,13 +421,7 @@ impl Config {
     /// The rules about how addresses are reached.
     fn check_transport(&self) -> Result<(), ConfigError> {
         let client = [&self.listen_client_urls[..], &self.listen_client_http_urls, &self.listen_metrics_urls];
-        self.tls.check_listeners(&client, &self.listen_peer_urls)?;
-        let of_peers = self.listen_peer_urls.iter().chain(&self.initial_advertise_peer_urls);
-        let mut of_peers = of_peers.chain(self.initial_cluster.iter().map(|(_, url)| url));
-        match of_peers.find(|url| url.socket_path().is_some()) {
-            Some(url) => Err(ConfigError::UnixPeer(url.clone())),
-            None => Ok(()),
-        }
+        Ok(self.tls.check_listeners(&client, &self.listen_peer_urls)?)
     }
 
     /// The rules for a member that has no data yet: it is in its initial cluster, under the

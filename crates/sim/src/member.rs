@@ -11,6 +11,7 @@ use meerkat_raft::{Ground, PeerStream};
 use meerkat_server::config::RawFlags;
 use meerkat_server::{Config, Ports, RunError};
 use rand::rngs::StdRng;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,9 +108,13 @@ impl Member {
             client_http: Vec::new(),
             metrics: Vec::new(),
         };
-        let dialer = move |uri| {
-            let dialed = dial(net.clone(), machine, uri);
-            async move { Ok(Box::new(dialed.await?) as Box<dyn PeerStream>) }.boxed()
+        let dialer = move |url: String| {
+            let net = net.clone();
+            let dialed = async move {
+                let uri = url.parse().map_err(io::Error::other)?;
+                Ok(Box::new(dial(net, machine, uri).await?) as Box<dyn PeerStream>)
+            };
+            dialed.boxed()
         };
         let ground = Ground { log_disk: Some(Arc::new(self.disk.clone())), dialer: Some(Arc::new(dialer)) };
         let began = clockwork.began();

@@ -3,8 +3,11 @@
 //! Members are asked one after the other, never two at once: a member of etcd's serves nobody
 //! meanwhile.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use meerkat_proto::pb::etcdserver as pb;
+use meerkat_proto::reason;
 
 use super::cluster::Cluster;
 use super::endpoint::endpoints_of_members;
@@ -17,16 +20,16 @@ pub struct DefragArgs {
     /// Use all endpoints from the cluster member list
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     cluster: bool,
-    /// Refused: a data directory is not worked on behind its member's back
-    #[arg(long, hide = true)]
-    data_dir: Option<String>,
+    /// Data directory of a member that is stopped: it needs no defragmentation
+    #[arg(long)]
+    data_dir: Option<PathBuf>,
     #[arg(hide = true)]
     ignored: Vec<String>,
 }
 
 pub async fn run(args: &DefragArgs, cluster: &Cluster) -> Result<(), Failure> {
-    if let Some(directory) = args.data_dir.as_deref().filter(|directory| !directory.is_empty()) {
-        return Err(Failure::bad_arguments(offline_refusal(directory)));
+    if let Some(directory) = args.data_dir.as_deref().filter(|directory| !directory.as_os_str().is_empty()) {
+        return offline(directory);
     }
     let endpoints = match args.cluster {
         true => endpoints_of_members(cluster).await?,
@@ -47,10 +50,48 @@ pub async fn run(args: &DefragArgs, cluster: &Cluster) -> Result<(), Failure> {
     if failed { Err(Failure::already_told()) } else { Ok(()) }
 }
 
-fn offline_refusal(directory: &str) -> String {
-    format!(
-        "defrag --data-dir {directory} is not supported: a Meerkat member gives space back while it runs, so start \
-         it on that directory and run `defrag --endpoints <its address>`; for a directory of etcd's use etcd's own \
-         `etcdutl defrag --data-dir {directory}`"
-    )
+/// Nothing is done to a member's directory: it gives space back while it runs.
+fn offline(directory: &Path) -> Result<(), Failure> {
+    let failed = |reason: String| {
+        Err(Failure::error(format!("Failed to defragment etcd data[{}] ({reason})", directory.display())))
+    };
+    let member = directory.join("member");
+    if member.join("snap").join("db").exists() {
+        return failed("it is a directory of etcd's; use etcd's own etcdutl".to_owned());
+    }
+    match member.join("state").metadata() {
+        Ok(_) => {
+            println!(
+                "Nothing to do for {}: a Meerkat member gives space back while it runs",
+                directory.display()
+            );
+            Ok(())
+        }
+        Err(error) => failed(format!("it is no data directory: {}", reason::of_system(&error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offline_defragmentation_tells_whose_directory_it_is() {
+        let root = tempfile::tempdir().expect("a directory");
+        let check = |name: &str, made: &str, expected: Option<&str>| {
+            let directory = root.path().join(name);
+            std::fs::create_dir_all(directory.join(made)).expect("made");
+            let failure = offline(&directory).err().map(|failure| failure.message);
+            assert!(
+                match (&failure, expected) {
+                    (Some(said), Some(expected)) => said.contains(expected),
+                    (said, expected) => said.is_none() && expected.is_none(),
+                },
+                "{name}: {failure:?}"
+            );
+        };
+        check("ours", "member/state", None);
+        check("theirs", "member/snap/db", Some("it is a directory of etcd's"));
+        check("empty", "", Some("it is no data directory: no such file or directory"));
+    }
 }

@@ -30,6 +30,7 @@ mod times;
 mod tls;
 mod tls_shown_authority;
 mod tracing;
+mod unix_sockets;
 mod unreachable;
 mod watch;
 mod watch_beyond;

@@ -61,10 +61,9 @@ pub trait PeerStream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpi
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> PeerStream for S {}
 
-/// Another way than TCP to reach the peer at a URL.
-pub type Dialer = Arc<
-    dyn Fn(http::Uri) -> futures::future::BoxFuture<'static, io::Result<Box<dyn PeerStream>>> + Send + Sync,
->;
+/// Another way than TCP to reach the peer at a URL, which may be a socket in the file system.
+pub type Dialer =
+    Arc<dyn Fn(String) -> futures::future::BoxFuture<'static, io::Result<Box<dyn PeerStream>>> + Send + Sync>;
 
 /// All connections of this member, made when first used and kept while the address stays.
 pub(crate) struct Links {
@@ -243,12 +242,14 @@ fn removal(cluster: u64, member: u64) -> String {
 /// The name is resolved at each connect, not here: containers change their addresses.
 pub(crate) fn connect(url: &str, dialer: Option<&Dialer>) -> Result<Channel, BadPeerUrl> {
     let bad = |reason: String| BadPeerUrl { url: url.to_owned(), reason };
-    let uri: http::Uri = url.parse().map_err(|error: http::uri::InvalidUri| bad(error.to_string()))?;
+    // A file is no host; HTTP is told of one all the same.
+    let named = if is_file(url) { "http://localhost" } else { url };
+    let uri: http::Uri = named.parse().map_err(|error: http::uri::InvalidUri| bad(error.to_string()))?;
     // Encryption is the dialer's affair, and tonic would ask for its own where it reads `https`.
-    let plain = url.replacen("https://", "http://", 1);
+    let plain = named.replacen("https://", "http://", 1);
     let endpoint = Endpoint::from_shared(plain).map_err(|error| bad(error.to_string()))?;
     let endpoint = endpoint
-        .origin(uri.clone())
+        .origin(uri)
         .tcp_nodelay(true)
         .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(PING_INTERVAL)
@@ -257,11 +258,16 @@ pub(crate) fn connect(url: &str, dialer: Option<&Dialer>) -> Result<Channel, Bad
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(8 << 20);
     let Some(dialer) = dialer.cloned() else { return Ok(endpoint.connect_lazy()) };
+    let url = url.to_owned();
     let connector = tower::service_fn(move |_plain: http::Uri| {
-        let dialed = dialer(uri.clone());
+        let dialed = dialer(url.clone());
         async move { dialed.await.map(hyper_util::rt::TokioIo::new) }
     });
     Ok(endpoint.connect_with_connector_lazy(connector))
+}
+
+fn is_file(url: &str) -> bool {
+    url.starts_with("unix://") || url.starts_with("unixs://")
 }
 
 /// Puts on every call this member's proof of identity, and which data directory it believes to call.

@@ -48,8 +48,7 @@ fn peer_urls(given: &[String]) -> Result<Vec<String>, Status> {
     let urls = given.iter().map(|url| MemberUrl::parse(url).map(|url| url.to_string()));
     let mut urls = urls.collect::<Result<Vec<_>, _>>().map_err(|_| status::etcd(EtcdError::MemberBadUrls))?;
     urls.sort_unstable();
-    let unreachable = urls.iter().any(|url| url.starts_with("unix"));
-    if urls.is_empty() || unreachable { Err(status::etcd(EtcdError::MemberBadUrls)) } else { Ok(urls) }
+    if urls.is_empty() { Err(status::etcd(EtcdError::MemberBadUrls)) } else { Ok(urls) }
 }
 
 #[tonic::async_trait]

@@ -4,7 +4,7 @@ use super::material::{self, TlsError};
 use super::protocol::{alpn, provider, versions};
 use super::reloading::Reloading;
 use super::verify::{AllowList, AllowedServers, Anybody};
-use crate::config::{KeyPair, Protocol, RawTls, Security, TlsConfig};
+use crate::config::{KeyPair, MemberUrl, Protocol, RawTls, Security, TlsConfig, Transport};
 use futures::FutureExt;
 use hyper_util::client::legacy::connect::HttpConnector;
 use meerkat_fault::Mutex;
@@ -15,7 +15,8 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 use tower::Service;
 
@@ -172,7 +173,10 @@ impl Connector {
     ///
     /// # Errors
     /// If it fails, for whatever reason; the error names it.
-    pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn connect<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let config = self.tls.now()?;
         let host = self.server_name.as_deref().unwrap_or(host);
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -181,23 +185,41 @@ impl Connector {
         TlsConnector::from(config).connect(name, stream).await
     }
 
-    /// A connection to `http://host:port` or, encrypted, to `https://host:port`.
+    /// A connection to `http://host:port` or `unix://path` or, encrypted, to `https://host:port` or
+    /// `unixs://path`.
     ///
     /// # Errors
     /// If nobody is there, or not who should be.
-    pub async fn dial(&self, uri: http::Uri) -> io::Result<Box<dyn PeerStream>> {
-        let host = uri.host().unwrap_or_default().to_owned();
-        let encrypted = uri.scheme_str() == Some("https");
+    pub async fn dial(&self, url: &str) -> io::Result<Box<dyn PeerStream>> {
+        let url = MemberUrl::parse(url).map_err(io::Error::other)?;
+        if let Some(path) = url.socket_path() {
+            let stream = UnixStream::connect(&path).await?;
+            // As etcd writes such addresses, what stands before the last colon may be a name.
+            let address = url.address();
+            let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+            return self.secured(&url, host, stream).await;
+        }
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_local_address(self.from);
+        let uri: http::Uri = url.to_string().parse().map_err(io::Error::other)?;
         let stream = tcp.call(uri).await.map_err(io::Error::other)?.into_inner();
-        if !encrypted {
-            return Ok(Box::new(stream));
+        self.secured(&url, url.bare_host().unwrap_or_default(), stream).await
+    }
+
+    /// The connection as the URL wants it: as it is, or encrypted.
+    async fn secured<S>(&self, url: &MemberUrl, host: &str, stream: S) -> io::Result<Box<dyn PeerStream>>
+    where
+        S: PeerStream + 'static,
+    {
+        match url.transport() {
+            Transport::Plain => Ok(Box::new(stream)),
+            Transport::Tls => {
+                let stream = self.connect(host, stream).await.map_err(|error| explained(host, error))?;
+                Ok(Box::new(stream))
+            }
         }
-        let stream = self.connect(&host, stream).await.map_err(|error| explained(&host, error))?;
-        Ok(Box::new(stream))
     }
 }
 
@@ -216,9 +238,9 @@ fn explained(host: &str, error: io::Error) -> io::Error {
 }
 
 pub(super) fn dialer(connector: Connector) -> Dialer {
-    Arc::new(move |uri| {
+    Arc::new(move |url| {
         let connector = connector.clone();
-        async move { connector.dial(uri).await }.boxed()
+        async move { connector.dial(&url).await }.boxed()
     })
 }
 
@@ -241,19 +263,31 @@ mod tests {
     #[tokio::test]
     async fn a_connection_comes_from_the_address_that_was_asked_for() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let uri: http::Uri =
-            format!("http://{}", listener.local_addr().expect("open")).parse().expect("a URI");
+        let url = format!("http://{}", listener.local_addr().expect("open"));
         let plain = ClientTls::new(Trust::Anybody, None).expect("a protocol");
         let connector = Connector::new(plain).expect("no files");
         for (asked, expected) in [(Some("127.0.0.5"), "127.0.0.5"), (None, "127.0.0.1")] {
             let asked = asked.map(|text| text.parse().expect("an address"));
-            let dialled = connector.clone().dialling_from(asked).dial(uri.clone()).await;
+            let dialled = connector.clone().dialling_from(asked).dial(&url).await;
             let (_, from) = listener.accept().await.expect("a connection");
             assert!(dialled.is_ok());
             assert_eq!(from.ip().to_string(), expected);
         }
         // Not an address of any machine.
         let elsewhere = connector.dialling_from(Some("192.0.2.1".parse().expect("an address")));
-        assert!(elsewhere.dial(uri).await.is_err());
+        assert!(elsewhere.dial(&url).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_socket_in_the_file_system_is_dialled() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("peer:2380");
+        let url = format!("unix://{}", path.display());
+        let connector = Connector::new(ClientTls::new(Trust::Anybody, None).expect("a protocol"));
+        let connector = connector.expect("no files");
+        assert!(connector.dial(&url).await.is_err(), "nobody is there yet");
+        let listener = tokio::net::UnixListener::bind(&path).expect("bound");
+        assert!(connector.dial(&url).await.is_ok());
+        listener.accept().await.expect("a connection");
     }
 }
