@@ -116,6 +116,11 @@ pub async fn count_what_happened() -> Result<(), Failure> {
     if names.contains("grpc_server_handling_seconds_bucket") {
         findings.push("times of calls are told without --metrics=extensive".to_owned());
     }
+    // An empty store, of which etcd says that some of it is in use.
+    let in_use = before.get("etcd_mvcc_db_total_size_in_use_in_bytes")?;
+    if in_use < 1.0 || before.get("etcd_mvcc_db_total_size_in_bytes")? < in_use {
+        findings.push(format!("{in_use} bytes of an empty store are in use"));
+    }
     for (name, more) in counted() {
         let grown = after.get(&name)? - before.get(&name).unwrap_or(0.0);
         if grown != more {
