@@ -56,6 +56,15 @@ const ROWS: &[Row<Step, Reply>] = &[
                 if texts.iter().any(|words| *text == format!("etcdserver: {words}")))
         }),
     },
+    Row {
+        contract: "F 'Cluster'",
+        what: "the members are listed for users only; in 3.5.1 for everybody",
+        handling: Handling::Accepted(|(_, ask), etcd, other| {
+            let texts = ["user name is empty", "invalid auth token"];
+            matches!((ask, etcd, other), (Ask::MemberList, Reply::Told(_), Reply::Refused(_, text))
+                if texts.iter().any(|words| *text == format!("etcdserver: {words}")))
+        }),
+    },
 ];
 const DENIED: &str = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
 

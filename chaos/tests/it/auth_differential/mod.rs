@@ -3,6 +3,7 @@
 mod cases;
 mod client;
 mod door;
+mod every_call;
 mod incidents;
 mod table;
 mod tokens;

@@ -282,9 +282,17 @@ fn administration_is_for_administrators() {
             rows.check("status", status(client).await, expected.clone());
             rows.check("alarms", alarms(client).await, expected);
         }
-        let message = pb::MemberListRequest { linearizable: true };
-        let listed = ClusterClient::new(nobody.channel.clone()).member_list(nobody.request(message)).await;
-        rows.check("nobody lists members", heard(listed), Ok(()));
+        for (client, linearizable, expected) in [
+            (&bare, true, Ok(())),
+            (&bare, false, Ok(())),
+            (&nobody, true, refused(EMPTY)),
+            (&nobody, false, refused(EMPTY)),
+            (&stranger, true, refused(BAD_TOKEN)),
+        ] {
+            let request = client.request(pb::MemberListRequest { linearizable });
+            let listed = ClusterClient::new(client.channel.clone()).member_list(request).await;
+            rows.check(&format!("members, linearizable: {linearizable}"), heard(listed), expected);
+        }
         rows.verdict()?;
         cluster.finish()
     });

@@ -23,7 +23,7 @@ const RULES: &[(&str, Rule)] = &[
     // These call the ones above in their caller's name.
     ("/v3lockpb.Lock/", Rule::ByService),
     ("/v3electionpb.Election/", Rule::ByService),
-    ("/etcdserverpb.Cluster/MemberList", Rule::Everybody),
+    ("/etcdserverpb.Cluster/MemberList", Rule::ByService),
     ("/etcdserverpb.Maintenance/Status", Rule::User),
     // Users may look, administrators may change them.
     ("/etcdserverpb.Maintenance/Alarm", Rule::UserOrAdmin),
@@ -44,14 +44,14 @@ mod tests {
         for path in ["KV/Range", "KV/RangeStream", "Watch/Watch", "Lease/LeaseGrant", "Auth/UserAdd"] {
             assert_eq!(rule(&format!("/etcdserverpb.{path}")), Rule::ByService, "{path}");
         }
-        for path in ["/v3lockpb.Lock/Lock", "/v3electionpb.Election/Campaign"] {
+        for path in
+            ["/v3lockpb.Lock/Lock", "/v3electionpb.Election/Campaign", "/etcdserverpb.Cluster/MemberList"]
+        {
             assert_eq!(rule(path), Rule::ByService, "{path}");
         }
         assert_eq!(rule("/etcdserverpb.Maintenance/Status"), Rule::User);
         assert_eq!(rule("/etcdserverpb.Maintenance/Alarm"), Rule::UserOrAdmin);
-        for path in ["/etcdserverpb.Cluster/MemberList", "/grpc.health.v1.Health/Check"] {
-            assert_eq!(rule(path), Rule::Everybody, "{path}");
-        }
+        assert_eq!(rule("/grpc.health.v1.Health/Check"), Rule::Everybody);
         let admin = [
             "/etcdserverpb.Cluster/MemberAdd",
             "/etcdserverpb.Cluster/MemberRemove",

@@ -190,7 +190,8 @@ impl Auth for AuthService {
         let caller = Caller::of(&request);
         let name = request.into_inner().name;
         let pinned = self.now().await?;
-        let need = if caller.is(&name) { Need::User } else { Need::Admin };
+        // Who asks for themselves may be told that there is no such user.
+        let need = if caller.is(&name) { Need::Login } else { Need::Admin };
         caller.may(&pinned, [need]).map_err(|refusal| status::refused(&refusal))?;
         let user = pinned.auth().user(&name).ok_or_else(|| refused(AuthRefusal::UserNotFound))?;
         let roles = user.roles.iter().map(ToString::to_string).collect();

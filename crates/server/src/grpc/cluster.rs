@@ -1,24 +1,30 @@
 //! The Cluster service: who is in the cluster, and changes of that.
+//!
+//! Changes are for administrators, whom the door of authentication lets in; to look is for whoever says
+//! who they are.
 
 use super::header::Headers;
 use super::status;
+use crate::auth::{Caller, Guard};
 use crate::config::MemberUrl;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::cluster_server::Cluster;
 use meerkat_raft::{Change, Peer, RaftNode};
-use meerkat_types::MemberId;
+use meerkat_state::Need;
+use meerkat_types::{MemberId, Refusal};
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 pub(crate) struct ClusterService {
     raft: Arc<RaftNode>,
     headers: Headers,
+    guard: Guard,
 }
 
 impl ClusterService {
-    pub(crate) fn new(raft: Arc<RaftNode>, headers: Headers) -> ClusterService {
-        ClusterService { raft, headers }
+    pub(crate) fn new(raft: Arc<RaftNode>, headers: Headers, guard: Guard) -> ClusterService {
+        ClusterService { raft, headers, guard }
     }
 
     /// A member that has not started yet has no name and no client URLs.
@@ -57,9 +63,13 @@ impl Cluster for ClusterService {
         &self,
         request: Request<pb::MemberListRequest>,
     ) -> Result<Response<pb::MemberListResponse>, Status> {
+        let caller = Caller::of(&request);
         if request.into_inner().linearizable {
             self.raft.reads().ready_to_read().await.map_err(status::read_index)?;
         }
+        // Only now: a member that was behind may have learned that callers must say who they are.
+        let permitted = self.guard.permit_now(&caller, &[Need::Login]);
+        permitted.map_err(|refusal| status::refused(&Refusal::Auth(refusal)))?;
         let header = Some(self.headers.without_revision());
         Ok(Response::new(pb::MemberListResponse { header, members: self.describe(self.raft.members()) }))
     }

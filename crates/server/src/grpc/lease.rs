@@ -104,6 +104,16 @@ impl LeaseService {
 
 /// Who may have to do with leases.
 impl LeaseService {
+    /// Whether the caller is somebody, where that is asked.
+    async fn know(&self, caller: Caller) -> Result<(), Status> {
+        if self.guard.is_on() { self.permit(caller, None, Access::Read).await } else { Ok(()) }
+    }
+
+    /// What is told of a request that makes no sense: who asks is judged before that.
+    async fn refused(&self, caller: Caller, why: EtcdError) -> Status {
+        self.know(caller).await.err().unwrap_or_else(|| status::etcd(why))
+    }
+
     /// Whether the caller is somebody, with access to every key of the lease.
     async fn permit(&self, caller: Caller, lease: Option<LeaseId>, access: Access) -> Result<(), Status> {
         self.read(move |reader| {
@@ -177,8 +187,9 @@ impl Lease for LeaseService {
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
         let caller = Caller::of(&request);
         let request = request.into_inner();
-        let ttl = ttl(request.ttl, self.ttl_seconds_min)
-            .ok_or_else(|| status::etcd(EtcdError::LeaseTtlTooLarge))?;
+        let Some(ttl) = ttl(request.ttl, self.ttl_seconds_min) else {
+            return Err(self.refused(caller, EtcdError::LeaseTtlTooLarge).await);
+        };
         if let Some(id) = LeaseId::from_wire(request.id) {
             return Ok(Response::new(self.grant(&caller, id, ttl).await?));
         }
@@ -197,8 +208,9 @@ impl Lease for LeaseService {
         request: Request<pb::LeaseRevokeRequest>,
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
         let caller = Caller::of(&request);
-        let lease = LeaseId::from_wire(request.into_inner().id);
-        let lease = lease.ok_or_else(|| status::etcd(EtcdError::LeaseNotFound))?;
+        let Some(lease) = LeaseId::from_wire(request.into_inner().id) else {
+            return Err(self.refused(caller, EtcdError::LeaseNotFound).await);
+        };
         match self.propose(&caller, Command::RevokeLease(lease)).await? {
             Outcome::LeaseRevoked(revision) => {
                 Ok(Response::new(pb::LeaseRevokeResponse { header: Some(self.headers.at(revision)) }))
@@ -230,9 +242,7 @@ impl Lease for LeaseService {
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
         let caller = Caller::of(&request);
         let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
-        if self.guard.is_on() {
-            self.permit(caller.clone(), None, Access::Read).await?;
-        }
+        self.know(caller.clone()).await?;
         let missing = |header| pb::LeaseTimeToLiveResponse {
             header: Some(header),
             id,

@@ -57,7 +57,7 @@ pub(crate) fn router(
     let kv = pb::etcdserver::kv_server::KvServer::new(kv)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(i32::MAX as usize);
-    let cluster = cluster::ClusterService::new(raft.clone(), headers.clone());
+    let cluster = cluster::ClusterService::new(raft.clone(), headers.clone(), guard.clone());
     let maintenance = maintenance::MaintenanceService::new(raft.clone(), headers.clone(), config);
     let lease = lease::LeaseService::new(
         raft.clone(),
