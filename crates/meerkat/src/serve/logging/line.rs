@@ -1,5 +1,7 @@
 //! What one line of the log looks like in JSON: `level`, `ts`, `caller` and `msg` first, as etcd's
 //! harnesses read them, then the fields.
+//!
+//! Always true: no key is there twice.
 
 use std::fmt as std_fmt;
 
@@ -49,6 +51,9 @@ where
     }
 }
 
+/// What the line says of itself. A field of the same name is put apart.
+const OWN: [&str; 5] = ["level", "ts", "caller", "msg", "span"];
+
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -57,7 +62,11 @@ struct Fields {
 
 impl Fields {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
-        self.rest.insert(field.name().replace('_', "-"), value.into());
+        let mut name = field.name().replace('_', "-");
+        if OWN.contains(&name.as_str()) {
+            name.insert_str(0, "field-");
+        }
+        self.rest.insert(name, value.into());
     }
 }
 
@@ -115,17 +124,37 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_line_is_one_json_object_with_the_keys_harnesses_read() {
+    /// The line that an event makes.
+    fn line_of(event: impl FnOnce()) -> String {
         let captured = Captured::default();
         let writer = captured.clone();
         let subscriber =
             tracing_subscriber::fmt().event_format(JsonLine).with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(subscriber, || {
+        tracing::subscriber::with_default(subscriber, event);
+        let bytes = captured.0.lock().expect("written").clone();
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn a_field_that_the_line_has_itself_is_put_apart() {
+        let line = line_of(|| {
+            let _span = tracing::info_span!("part").entered();
+            tracing::warn!(level = 1, ts = 2, caller = "c", msg = "m", span = 3, "said");
+        });
+        let parsed: Value = serde_json::from_str(&line).expect("one JSON object");
+        for key in OWN {
+            assert_eq!(line.matches(&format!("\"{key}\":")).count(), 1, "{key} in {line}");
+            assert!(parsed[format!("field-{key}")] != Value::Null, "{key} in {line}");
+        }
+        assert_eq!((&parsed["msg"], &parsed["field-caller"]), (&Value::from("said"), &Value::from("c")));
+    }
+
+    #[test]
+    fn a_line_is_one_json_object_with_the_keys_harnesses_read() {
+        let line = line_of(|| {
             tracing::info!(member_id = 7_u64, name = "a\"b", "ready to serve client requests");
         });
-        let bytes = captured.0.lock().expect("written").clone();
-        let line: Value = serde_json::from_slice(&bytes).expect("one JSON object");
+        let line: Value = serde_json::from_str(&line).expect("one JSON object");
         assert_eq!(line["level"], "info");
         assert_eq!(line["msg"], "ready to serve client requests");
         assert_eq!(line["member-id"], 7);

@@ -26,6 +26,11 @@ pub struct Logging {
     rotation: Option<Rotation>,
 }
 
+/// The consensus library speaks to its developers, and at each try of each failure; what an operator
+/// should know of it, we say ourselves. What its calls return as an error it also logs as one; whoever
+/// called knows what that means, and at a stop it means nothing.
+const CONSENSUS: &str = "openraft=error,openraft::raft=off,openraft::core::heartbeat=off";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,
@@ -44,11 +49,9 @@ impl Logging {
         let lower = level.to_lowercase();
         let filter = match if lower.is_empty() { "info" } else { lower.as_str() } {
             // What ends a process is logged as an error; nothing is rarer.
-            "panic" | "fatal" | "dpanic" => "error".to_owned(),
-            // The consensus library speaks to its developers, and at each try of each failure; what
-            // an operator should know of it, we say ourselves.
-            level @ ("info" | "warn") => format!("{level},openraft=error"),
-            level @ ("debug" | "error") => level.to_owned(),
+            "error" | "panic" | "fatal" | "dpanic" => format!("error,{CONSENSUS}"),
+            level @ ("info" | "warn") => format!("{level},{CONSENSUS}"),
+            level @ "debug" => level.to_owned(),
             _ if level.contains('=') => level.to_owned(),
             _ => return Err(format!("unknown --log-level {level:?}")),
         };
