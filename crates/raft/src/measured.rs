@@ -6,9 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A batch that takes longer to apply is slow, as etcd says by default.
-const SLOW_APPLY: Duration = Duration::from_millis(100);
-
 /// The state: changes, and moves of all of it.
 #[derive(Debug)]
 pub struct StateTimes {
@@ -49,11 +46,14 @@ impl StateTimes {
         self.installing.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn applied(&self, took: Duration) {
+    /// Whether the batch was slow: took longer than `expected`.
+    pub(crate) fn applied(&self, took: Duration, expected: Duration) -> bool {
         self.apply.observe(took);
-        if SLOW_APPLY < took {
+        let is_slow = expected < took;
+        if is_slow {
             self.slow_applies.fetch_add(1, Ordering::Relaxed);
         }
+        is_slow
     }
 
     /// Counts as under way until the answer is dropped.

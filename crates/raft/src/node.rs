@@ -61,6 +61,8 @@ pub struct NodeOptions {
     pub pre_vote: bool,
     /// How long a proposal or a read may take before its caller is told that time ran out.
     pub request_timeout: Duration,
+    /// Applying a batch of entries that takes longer is told of.
+    pub warning_apply_duration: Duration,
     pub policy: LogPolicy,
     pub log_segment_bytes: u64,
     pub log_cache_bytes: usize,
@@ -217,6 +219,7 @@ impl RaftNode {
             waiters: waiters.clone(),
             events,
             db_options: options.db.clone(),
+            expected: options.warning_apply_duration,
         };
         let (shared, applied, apply_thread) =
             ApplyThread::start(state_dir, reader.clone(), parts, job_queue).map_err(state_error)?;

@@ -16,6 +16,7 @@ mod security;
 
 use crate::auto_compaction::AutoCompaction;
 use crate::corruption::CorruptionChecks;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -89,6 +90,10 @@ pub struct RawFlags {
     pub auto_compaction_mode: String,
     pub auto_compaction_retention: String,
     pub corruption_checks: CorruptionChecks,
+    pub warning_apply_duration: Duration,
+    pub warning_unary_request_duration: Duration,
+    /// Zero: never.
+    pub bootstrap_defrag_threshold_megabytes: u64,
     /// `simple`, or `jwt` with its options.
     pub auth_token: String,
     pub auth_token_ttl_seconds: u64,
@@ -133,6 +138,9 @@ impl Default for RawFlags {
             auto_compaction_mode: "periodic".to_owned(),
             auto_compaction_retention: "0".to_owned(),
             corruption_checks: CorruptionChecks::default(),
+            warning_apply_duration: Duration::from_millis(100),
+            warning_unary_request_duration: Duration::from_millis(300),
+            bootstrap_defrag_threshold_megabytes: 0,
             auth_token: "simple".to_owned(),
             auth_token_ttl_seconds: 300,
             bcrypt_cost: 10,
@@ -271,6 +279,12 @@ pub struct Config {
     /// `None`: history is kept until a client compacts it.
     pub auto_compaction: Option<AutoCompaction>,
     pub corruption_checks: CorruptionChecks,
+    /// A read, or a batch of entries to apply, that takes longer is told of in the log.
+    pub warning_apply_duration: Duration,
+    /// The same of a whole call with one answer.
+    pub warning_unary_request_duration: Duration,
+    /// Bytes that must be to be gained for the state to be defragmented at the start.
+    pub bootstrap_defrag_bytes: Option<NonZeroU64>,
     pub auth: AuthOptions,
     pub http: HttpOptions,
     /// `None`: no spans are made.
@@ -295,8 +309,8 @@ pub enum ConfigError {
     BindName(MemberUrl),
     #[error("--{0} must name at least one URL")]
     NoUrl(&'static str),
-    #[error("--{flag} has duplicate url {url}")]
-    DuplicateListener { flag: &'static str, url: MemberUrl },
+    #[error("cannot bind both --listen-client-urls and --listen-client-http-urls on the same url {0}")]
+    SharedListener(MemberUrl),
     #[error("--advertise-client-urls is required when --listen-client-urls is set explicitly")]
     AdvertiseUnset,
     #[error(
@@ -408,6 +422,14 @@ impl Config {
             auto_compaction: AutoCompaction::parse(&raw.auto_compaction_mode, &raw.auto_compaction_retention)
                 .map_err(ConfigError::AutoCompaction)?,
             corruption_checks: raw.corruption_checks,
+            warning_apply_duration: raw.warning_apply_duration,
+            warning_unary_request_duration: match raw.warning_unary_request_duration {
+                Duration::ZERO => RawFlags::default().warning_unary_request_duration,
+                duration => duration,
+            },
+            bootstrap_defrag_bytes: NonZeroU64::new(
+                raw.bootstrap_defrag_threshold_megabytes.saturating_mul(1 << 20),
+            ),
             auth,
             http: raw.http,
             tracing: distributed_tracing::read(&raw.tracing)?,
@@ -420,8 +442,14 @@ impl Config {
 
     /// The rules about how addresses are reached.
     fn check_transport(&self) -> Result<(), ConfigError> {
-        let client = [&self.listen_client_urls[..], &self.listen_client_http_urls, &self.listen_metrics_urls];
-        Ok(self.tls.check_listeners(&client, &self.listen_peer_urls)?)
+        let client = [&self.listen_client_urls[..], &self.listen_client_http_urls];
+        self.tls.check_listeners(&client, &self.listen_peer_urls, &self.listen_metrics_urls)?;
+        let of_grpc =
+            |url: &&MemberUrl| self.listen_client_urls.iter().any(|other| other.address() == url.address());
+        if let Some(url) = self.listen_client_http_urls.iter().find(of_grpc) {
+            return Err(ConfigError::SharedListener(url.clone()));
+        }
+        Ok(())
     }
 
     /// The rules for a member that has no data yet: it is in its initial cluster, under the
@@ -457,7 +485,12 @@ impl Config {
 
     /// Who this member is in a cluster that begins with it.
     pub fn bootstrap_member_id(&self) -> MemberId {
-        let urls: Vec<String> = self.peer_urls_of(&self.name).map(MemberUrl::to_string).collect();
+        self.bootstrap_member_id_of(&self.name)
+    }
+
+    /// Who the member of that name is in such a cluster.
+    pub fn bootstrap_member_id_of(&self, name: &str) -> MemberId {
+        let urls: Vec<String> = self.peer_urls_of(name).map(MemberUrl::to_string).collect();
         meerkat_raft::identity::bootstrap_member_id(&urls, &self.initial_cluster_token)
     }
 
@@ -533,13 +566,12 @@ fn listeners(
     text: &Option<String>,
     default: &str,
 ) -> Result<Vec<MemberUrl>, ConfigError> {
-    let urls = urls(flag, text, default)?;
+    let mut urls = urls(flag, text, default)?;
     if let Some(url) = urls.iter().find(|url| !url.can_be_bound()) {
         return Err(ConfigError::BindName(url.clone()));
     }
-    if let Some(pair) = urls.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(ConfigError::DuplicateListener { flag, url: pair[0].clone() });
-    }
+    // As in etcd: one that is named twice is opened once. They are sorted.
+    urls.dedup();
     Ok(urls)
 }
 

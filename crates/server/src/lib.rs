@@ -28,6 +28,7 @@ mod publish;
 mod punctual;
 pub mod restore;
 mod saved_rules;
+mod slow;
 mod space;
 mod spans;
 pub mod tls;

@@ -239,7 +239,7 @@ async fn serve_until<L: Listener>(
     let watch_counters = Arc::new(WatchCounters::default());
     let config = Arc::new(config);
     let upkeep = Upkeep::start(&tasks, &raft, &config);
-    let calls = Arc::new(Calls::new());
+    let calls = Arc::new(Calls::new(config.warning_unary_request_duration));
     let tracer = config.tracing.as_ref().map(Tracer::start);
     let counters = (watch_counters.clone(), lease_counters);
     let of_upkeep = (upkeep.clone(), tracer.clone());
@@ -542,6 +542,7 @@ fn node_options(config: &Config, ground: Ground, place: Option<Place>) -> NodeOp
         election_timeout,
         pre_vote: config.pre_vote,
         request_timeout: request_timeout(config),
+        warning_apply_duration: config.warning_apply_duration,
         policy: LogPolicy {
             flush_log_bytes: tuning.flush_log_bytes,
             flush_entries: config.snapshot_count.max(1),

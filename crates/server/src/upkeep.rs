@@ -6,7 +6,7 @@ use crate::corruption::{self, CheckCounters};
 use crate::memory::{self, Pressure};
 use crate::space;
 use meerkat_raft::RaftNode;
-use meerkat_raft::tasks::Tasks;
+use meerkat_raft::tasks::{Tasks, spawn_brief};
 use std::sync::Arc;
 
 #[derive(Clone, Default)]
@@ -25,6 +25,10 @@ impl Upkeep {
         }
         let checking = corruption::run(raft.clone(), config.corruption_checks, upkeep.checks.clone());
         tasks.spawn("corruption checks", checking);
+        if let Some(worth) = config.bootstrap_defrag_bytes {
+            let raft = raft.clone();
+            spawn_brief(async move { space::defragment_if_worth_it(&raft, worth.get()).await });
+        }
         if config.corruption_checks.initially {
             let (raft, checks) = (raft.clone(), upkeep.checks.clone());
             tasks.spawn("initial check", async move {

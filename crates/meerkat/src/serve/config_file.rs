@@ -7,8 +7,8 @@ use serde_norway::{Mapping, Value};
 
 use super::flags::{self, Flag, Kind};
 
-/// A setting: the flag, and its value as text.
-pub type Setting = (&'static Flag, String);
+/// A setting: the flag, how it was spelled, and its value as text.
+pub type Setting = (&'static Flag, String, String);
 
 /// All settings of a file, in its order.
 pub fn settings(text: &str) -> Result<Vec<Setting>, String> {
@@ -28,7 +28,8 @@ pub fn settings(text: &str) -> Result<Vec<Setting>, String> {
             "discovery-config" => discovery(key, value, &mut settings)?,
             _ => {
                 let flag = flags::find(key).ok_or_else(|| unknown(key))?;
-                settings.extend(setting(key, flag, value)?);
+                let text = text_of(key, flag, value)?;
+                settings.extend(text.map(|text| (flag, key.to_owned(), text)));
             }
         }
     }
@@ -49,7 +50,8 @@ fn section(
     for (key, value) in mapping {
         let whole = format!("{section}.{}", name(key)?);
         let flag = flag_of(name(key)?).and_then(flags::find).ok_or_else(|| unknown(&whole))?;
-        settings.extend(setting(&whole, flag, value)?);
+        let text = text_of(&whole, flag, value)?;
+        settings.extend(text.map(|text| (flag, flag.name.to_owned(), text)));
     }
     Ok(())
 }
@@ -145,7 +147,7 @@ fn unknown(key: &str) -> String {
 }
 
 /// A value as the command line would have it; none if it is not given.
-fn setting(key: &str, flag: &'static Flag, value: &Value) -> Result<Option<Setting>, String> {
+fn text_of(key: &str, flag: &'static Flag, value: &Value) -> Result<Option<String>, String> {
     let text = match value {
         Value::Null => return Ok(None),
         Value::Number(number) if flag.kind == Kind::Time => format!("{number}ns"),
@@ -155,7 +157,7 @@ fn setting(key: &str, flag: &'static Flag, value: &Value) -> Result<Option<Setti
         }
         value => scalar(value).ok_or_else(|| format!("{key}: expected one value"))?,
     };
-    Ok(Some((flag, text)))
+    Ok(Some(text))
 }
 
 fn scalar(value: &Value) -> Option<String> {
@@ -173,7 +175,7 @@ mod tests {
 
     fn check(text: &str, expected: &[(&str, &str)]) {
         let got = settings(text).expect("a good file");
-        let got: Vec<(&str, &str)> = got.iter().map(|(flag, value)| (flag.name, value.as_str())).collect();
+        let got: Vec<(&str, &str)> = got.iter().map(|(flag, _, value)| (flag.name, value.as_str())).collect();
         assert_eq!(got, expected, "for {text:?}");
     }
 

@@ -1,5 +1,7 @@
-//! etcd's feature gates. Those of the corruption checks and of the address that members are dialled from
+//! etcd's feature gates, and the flags that some of them had been. Those of the corruption checks and of the address that members are dialled from
 //! switch them; what the others switch is built in here or has no meaning. A name that etcd does not know is refused, as etcd refuses it.
+
+use super::given::Given;
 
 /// Those of etcd 3.6 and 3.7 that have no effect here.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -11,6 +13,49 @@ const WITHOUT_EFFECT: &[&str] = &[
     "StopGRPCServiceOnDefrag",
     "TxnModeWriteWithSharedBuffer",
 ];
+
+/// Those that a flag switches too, by the flag's name after `experimental-`, and what they are unless told.
+const ALSO_FLAGS: &[(&str, &str, bool)] = &[
+    ("stop-grpc-service-on-defrag", "StopGRPCServiceOnDefrag", false),
+    ("initial-corrupt-check", "InitialCorruptCheck", false),
+    ("compact-hash-check-enabled", "CompactHashCheck", false),
+    ("txn-mode-write-with-shared-buffer", "TxnModeWriteWithSharedBuffer", true),
+    ("enable-lease-checkpoint", "LeaseCheckpoint", false),
+    ("enable-lease-checkpoint-persist", "LeaseCheckpointPersist", false),
+];
+
+/// Whether what is said of gates and what is said of flags go together, in etcd's words. `given` has been
+/// read, so its gates are well-formed.
+pub fn check(given: &Given) -> Result<(), String> {
+    let text = given.text("feature-gates");
+    let by_gate = |gate: &str| {
+        let parts = text.split(',').filter_map(|part| part.split_once('='));
+        let said = |name: &str| {
+            let value = parts.clone().filter(|(said, _)| said.trim() == name).last();
+            value.and_then(|(_, value)| super::given::is_true(value.trim()))
+        };
+        // Of these only one is not alpha.
+        said(gate).or_else(|| said("AllAlpha").filter(|_| gate != "TxnModeWriteWithSharedBuffer"))
+    };
+    for (flag, gate, default) in ALSO_FLAGS {
+        // As etcd looks for it: also within the name of another.
+        if given.is_spelled(&format!("experimental-{flag}")) && text.contains(gate) {
+            let (value, on) = (given.switch(flag), by_gate(gate).unwrap_or(*default));
+            return Err(format!(
+                "cannot specify both flags: --experimental-{flag}={value} and --feature-gates={gate}={on} at the \
+                 same time, please just use --feature-gates={gate}={on}"
+            ));
+        }
+    }
+    let is_on = |gate, flag| by_gate(gate).unwrap_or_else(|| given.switch(flag));
+    let persists = is_on("LeaseCheckpointPersist", "enable-lease-checkpoint-persist");
+    if persists && !is_on("LeaseCheckpoint", "enable-lease-checkpoint") {
+        let reason =
+            "enabling feature gate LeaseCheckpointPersist requires enabling feature gate LeaseCheckpoint";
+        return Err(reason.to_owned());
+    }
+    Ok(())
+}
 
 /// What the gates say.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -67,6 +112,34 @@ mod tests {
             ("InitialCorruptCheck=perhaps", "invalid value of InitialCorruptCheck=perhaps"),
         ] {
             assert!(read(text).expect_err(text).contains(expected));
+        }
+    }
+
+    #[test]
+    fn a_gate_and_the_flag_that_it_was_do_not_go_together() {
+        let given = |args: &[&str]| {
+            let args = std::iter::once("serve").chain(args.iter().copied());
+            let matches = super::super::given::command().try_get_matches_from(args).expect("known flags");
+            super::super::given::read(&matches, []).map_err(|failure| failure.message).expect("good flags")
+        };
+        let refused = |args: &[&str]| check(&given(args)).expect_err("must be refused");
+        assert_eq!(
+            refused(&["--experimental-compact-hash-check-enabled", "--feature-gates=CompactHashCheck=true"]),
+            "cannot specify both flags: --experimental-compact-hash-check-enabled=true and \
+             --feature-gates=CompactHashCheck=true at the same time, please just use \
+             --feature-gates=CompactHashCheck=true"
+        );
+        let needs =
+            "enabling feature gate LeaseCheckpointPersist requires enabling feature gate LeaseCheckpoint";
+        assert_eq!(refused(&["--feature-gates=LeaseCheckpointPersist=true"]), needs);
+        assert_eq!(refused(&["--experimental-enable-lease-checkpoint-persist"]), needs);
+        for good in [
+            &["--feature-gates=LeaseCheckpointPersist=true,LeaseCheckpoint=true"][..],
+            &["--feature-gates=AllAlpha=true"],
+            &["--experimental-enable-lease-checkpoint-persist", "--experimental-enable-lease-checkpoint"],
+            &["--experimental-initial-corrupt-check", "--feature-gates=CompactHashCheck=true"],
+        ] {
+            assert_eq!(check(&given(good)), Ok(()), "{good:?}");
         }
     }
 

@@ -13,6 +13,10 @@ pub enum Kind {
     Time,
     /// Go's boolean: `--flag`, `--flag=true`, `--flag=false`.
     Switch,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Some of these words, with commas between them.
+    Words(&'static [&'static str]),
 }
 
 /// What `serve` does with a value.
@@ -60,7 +64,40 @@ const fn gone(name: &'static str, kind: Kind, default: &'static str, what: &'sta
     Flag { name, kind, default, effect: Effect::Gone(what), help: "Not supported, as in late etcd" }
 }
 
-use Kind::{Number, Switch, Text, Time};
+use Kind::{Number, Switch, Text, Time, Word, Words};
+
+/// What etcd takes for `--v2-deprecation`, and does without looking at it.
+const V2_STAGES: &[&str] = &["write-only", "write-only-skip-check", "write-only-drop-data", "gone"];
+
+/// Those that etcd 3.5 or 3.6 knows as `experimental-` and the name.
+const EXPERIMENTAL: &[&str] = &[
+    "bootstrap-defrag-threshold-megabytes",
+    "compact-hash-check-enabled",
+    "compact-hash-check-time",
+    "compaction-batch-limit",
+    "compaction-sleep-interval",
+    "corrupt-check-time",
+    "distributed-tracing-address",
+    "distributed-tracing-instance-id",
+    "distributed-tracing-sampling-rate",
+    "distributed-tracing-service-name",
+    "downgrade-check-time",
+    "enable-distributed-tracing",
+    "enable-lease-checkpoint",
+    "enable-lease-checkpoint-persist",
+    "enable-v2v3",
+    "initial-corrupt-check",
+    "max-learners",
+    "memory-mlock",
+    "peer-skip-client-san-verification",
+    "set-member-localaddr",
+    "snapshot-catchup-entries",
+    "stop-grpc-service-on-defrag",
+    "txn-mode-write-with-shared-buffer",
+    "warning-apply-duration",
+    "warning-unary-request-duration",
+    "watch-progress-notify-interval",
+];
 
 pub const FLAGS: &[Flag] = &[
     used("name", Text, "default", "Name of this member, unique in the cluster"),
@@ -107,7 +144,12 @@ pub const FLAGS: &[Flag] = &[
         "Open ports whose old connections linger (SO_REUSEADDR); always so, as in etcd",
     ),
     used("initial-cluster", Text, "", "name=url,… of all members, at the first start"),
-    used("initial-cluster-state", Text, "new", "new, or existing to join a running cluster"),
+    used(
+        "initial-cluster-state",
+        Word(&["new", "existing"]),
+        "new",
+        "new, or existing to join a running cluster",
+    ),
     used("initial-cluster-token", Text, "etcd-cluster", "Keeps clusters with equal addresses apart"),
     used(
         "discovery-srv",
@@ -169,6 +211,19 @@ pub const FLAGS: &[Flag] = &[
     used("initial-corrupt-check", Switch, "false", "Compare this member with the others when it starts"),
     used("compact-hash-check-enabled", Switch, "false", "Compare members after compactions"),
     used("compact-hash-check-time", Time, "1m0s", "Time between those comparisons"),
+    used(
+        "warning-apply-duration",
+        Time,
+        "100ms",
+        "Tell of reads, and of entries being applied, that take longer",
+    ),
+    used("warning-unary-request-duration", Time, "300ms", "Tell of calls with one answer that take longer"),
+    used(
+        "bootstrap-defrag-threshold-megabytes",
+        Number,
+        "0",
+        "Defragment at the start if that gives so many megabytes back; 0: never",
+    ),
     used(
         "auth-token",
         Text,
@@ -325,19 +380,16 @@ pub const FLAGS: &[Flag] = &[
     ignored("backend-batch-interval", Time, ""),
     ignored("backend-batch-limit", Number, "0"),
     ignored("grpc-keepalive-min-time", Time, "5s"),
-    ignored("discovery-fallback", Text, "proxy"),
-    ignored("v2-deprecation", Text, "not-yet"),
+    ignored("discovery-fallback", Word(&["exit", "proxy"]), "exit"),
+    ignored("v2-deprecation", Words(V2_STAGES), "write-only"),
     ignored("logger", Text, "zap"),
     ignored("enable-lease-checkpoint", Switch, "false"),
     ignored("enable-lease-checkpoint-persist", Switch, "false"),
     ignored("compaction-batch-limit", Number, "1000"),
     ignored("compaction-sleep-interval", Time, "10ms"),
-    ignored("warning-apply-duration", Time, "100ms"),
-    ignored("warning-unary-request-duration", Time, "300ms"),
     ignored("downgrade-check-time", Time, "5s"),
     ignored("memory-mlock", Switch, "false"),
     ignored("txn-mode-write-with-shared-buffer", Switch, "true"),
-    ignored("bootstrap-defrag-threshold-megabytes", Number, "0"),
     ignored("stop-grpc-service-on-defrag", Switch, "false"),
     ignored("raft-read-timeout", Time, "5s"),
     ignored("raft-write-timeout", Time, "5s"),
@@ -366,12 +418,21 @@ pub const FLAGS: &[Flag] = &[
     ignored("http-write-timeout", Switch, "false"),
 ];
 
+impl Flag {
+    /// Its name with what etcd had before it at first, if it had.
+    pub fn experimental(&self) -> Option<String> {
+        EXPERIMENTAL.contains(&self.name).then(|| format!("experimental-{}", self.name))
+    }
+}
+
 /// The flag of that name, under its own spelling or with the `experimental-` it once had.
 pub fn find(name: &str) -> Option<&'static Flag> {
-    let name = name.strip_prefix("experimental-").unwrap_or(name);
     // In files etcd spells it so.
-    let name = if name == "snapshot-catch-up-entries" { "snapshot-catchup-entries" } else { name };
-    FLAGS.iter().find(|flag| flag.name == name)
+    let name =
+        if name == "experimental-snapshot-catch-up-entries" { "snapshot-catchup-entries" } else { name };
+    let flag = |name: &str| FLAGS.iter().find(|flag| flag.name == name);
+    let once = || name.strip_prefix("experimental-").filter(|name| EXPERIMENTAL.contains(name));
+    flag(name).or_else(|| once().and_then(flag))
 }
 
 #[cfg(test)]
@@ -393,5 +454,8 @@ mod tests {
         assert_eq!(name("experimental-initial-corrupt-check"), Some("initial-corrupt-check"));
         assert_eq!(name("initial-corrupt-check"), Some("initial-corrupt-check"));
         assert_eq!(name("initial-corrupt-cheque"), None);
+        assert_eq!(name("experimental-name"), None, "etcd never had it so");
+        let unknown = EXPERIMENTAL.iter().find(|name| FLAGS.iter().all(|flag| flag.name != **name));
+        assert_eq!(unknown, None);
     }
 }

@@ -4,12 +4,13 @@
 //! each value has the form its row in the table asks for. Reading is pure: the environment and the text
 //! of the file are handed in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::config_file;
+use super::deprecated;
 use super::flags::{self, Effect, FLAGS, Flag, Kind};
 use crate::failure::Failure;
 
@@ -20,6 +21,10 @@ const STATUS_USAGE: u8 = 2;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Given {
     values: BTreeMap<&'static str, String>,
+    /// Flags as they were spelled, with or without `experimental-`.
+    spelled: BTreeSet<String>,
+    /// The configuration file that all of it is from.
+    pub file: Option<String>,
     pub notices: Vec<String>,
 }
 
@@ -27,6 +32,11 @@ impl Given {
     /// The value of a flag if one was given.
     pub fn explicit(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
+    }
+
+    /// Whether a flag was given in this spelling.
+    pub fn is_spelled(&self, name: &str) -> bool {
+        self.spelled.contains(name)
     }
 
     /// The value of a flag, given or not.
@@ -54,19 +64,21 @@ pub fn command() -> Command {
         .about("Run one member of a cluster, with etcd's flags and ETCD_* variables")
         .args_override_self(true);
     for flag in FLAGS {
-        command = command.arg(argument(flag));
+        command = command.arg(argument(flag, flag.name.to_owned()));
+        if let Some(once) = flag.experimental() {
+            command = command.arg(argument(flag, once).hide(true));
+        }
     }
     command
 }
 
-fn argument(flag: &'static Flag) -> Arg {
+fn argument(flag: &'static Flag, spelling: String) -> Arg {
     let help = match flag.default {
         "" => flag.help.to_owned(),
         default => format!("{} [default: {default}]", flag.help),
     };
-    let arg = Arg::new(flag.name)
-        .long(flag.name)
-        .alias(format!("experimental-{}", flag.name))
+    let arg = Arg::new(spelling.clone())
+        .long(spelling)
         .help(help)
         .action(ArgAction::Set)
         .value_name(match flag.kind {
@@ -74,12 +86,13 @@ fn argument(flag: &'static Flag) -> Arg {
             Kind::Number => "NUMBER",
             Kind::Time => "DURATION",
             Kind::Switch => "BOOL",
+            Kind::Word(_) | Kind::Words(_) => "WORD",
         })
         .allow_hyphen_values(true)
         .hide_short_help(flag.effect != Effect::Used);
     match flag.kind {
         Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        Kind::Text | Kind::Number | Kind::Time => arg,
+        Kind::Text | Kind::Number | Kind::Time | Kind::Word(_) | Kind::Words(_) => arg,
     }
 }
 
@@ -108,8 +121,9 @@ pub fn config_file(matches: &ArgMatches, environment: &[(String, String)]) -> Op
 pub fn read_file(text: &str, path: &str) -> Result<Given, Failure> {
     let mut given = Given::default();
     let refused = |reason: String| Failure::error(format!("{path}: {reason}"));
-    for (flag, value) in config_file::settings(text).map_err(refused)? {
-        accept(&mut given, flag, &value, flag.name).map_err(|refusal| refused(refusal.reason))?;
+    for (flag, spelling, value) in config_file::settings(text).map_err(refused)? {
+        accept(&mut given, flag, &value, &Origin::File(spelling))
+            .map_err(|refusal| refused(refusal.reason))?;
     }
     // Only on the command line etcd wants both or neither.
     if given.values.contains_key("listen-client-urls")
@@ -117,10 +131,7 @@ pub fn read_file(text: &str, path: &str) -> Result<Given, Failure> {
     {
         given.values.entry(flag.name).or_insert_with(|| flag.default.to_owned());
     }
-    given.notices.push(format!(
-        "loaded server configuration from {path}; other configuration command line flags and environment \
-         variables will be ignored if provided"
-    ));
+    given.file = Some(path.to_owned());
     Ok(given)
 }
 
@@ -131,8 +142,9 @@ pub fn read(
 ) -> Result<Given, Failure> {
     let mut given = Given::default();
     for flag in FLAGS {
-        if let Some(value) = matches.get_one::<String>(flag.name) {
-            accept(&mut given, flag, value, &format!("--{}", flag.name)).map_err(|refusal| Failure {
+        for spelling in std::iter::once(flag.name.to_owned()).chain(flag.experimental()) {
+            let Some(value) = matches.get_one::<String>(&spelling) else { continue };
+            accept(&mut given, flag, value, &Origin::Flag(spelling)).map_err(|refusal| Failure {
                 status: if refusal.is_malformed { STATUS_USAGE } else { crate::failure::STATUS_ERROR },
                 message: refusal.reason,
             })?;
@@ -152,13 +164,60 @@ pub fn read(
         if value.is_empty() {
             continue;
         }
-        if given.explicit(flag.name).is_some() {
-            given.notices.push(format!("{variable} is overruled by --{}", flag.name));
+        if given.is_spelled(&name) {
+            given.notices.push(format!("{variable} is overruled by --{name}"));
         } else {
-            accept(&mut given, flag, &value, &variable).map_err(|refusal| Failure::error(refusal.reason))?;
+            let origin = Origin::Variable { variable, spelling: name };
+            accept(&mut given, flag, &value, &origin).map_err(|refusal| Failure::error(refusal.reason))?;
         }
     }
     Ok(given)
+}
+
+/// Where a value was said, and how its flag was spelled there.
+enum Origin {
+    Flag(String),
+    Variable { variable: String, spelling: String },
+    File(String),
+}
+
+impl Origin {
+    fn spelling(&self) -> &str {
+        match self {
+            Origin::Flag(spelling) | Origin::Variable { spelling, .. } | Origin::File(spelling) => spelling,
+        }
+    }
+
+    /// In the words of Go, and so of etcd, where it is a flag.
+    fn malformed(&self, flag: &Flag, value: &str) -> String {
+        let why = match flag.kind {
+            Kind::Word(_) => "invalid value".to_owned(),
+            Kind::Words(known) => {
+                let unknown = value.split(',').find(|word| !known.contains(word)).unwrap_or_default();
+                format!("invalid value {unknown:?}")
+            }
+            Kind::Text | Kind::Number | Kind::Time | Kind::Switch => "parse error".to_owned(),
+        };
+        match (self, flag.kind) {
+            (Origin::Flag(name), Kind::Switch) => {
+                format!("invalid boolean value {value:?} for -{name}: {why}")
+            }
+            (Origin::Flag(name), _) => format!("invalid value {value:?} for flag -{name}: {why}"),
+            (Origin::Variable { variable, .. }, _) => {
+                format!("invalid value {value:?} for {variable}: {why}")
+            }
+            (Origin::File(name), _) => format!("invalid value {value:?} for {name}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Flag(name) => write!(f, "--{name}"),
+            Origin::Variable { variable: name, .. } | Origin::File(name) => f.write_str(name),
+        }
+    }
 }
 
 /// Why a value is not taken.
@@ -168,14 +227,21 @@ struct Refusal {
     reason: String,
 }
 
-fn accept(given: &mut Given, flag: &'static Flag, value: &str, origin: &str) -> Result<(), Refusal> {
-    if !is_well_formed(flag, value) {
-        return Err(Refusal { is_malformed: true, reason: format!("invalid value {value:?} for {origin}") });
+fn accept(given: &mut Given, flag: &'static Flag, value: &str, origin: &Origin) -> Result<(), Refusal> {
+    if !is_well_formed(flag, value, origin) {
+        return Err(Refusal { is_malformed: true, reason: origin.malformed(flag, value) });
     }
+    if let Some(once) = flag.experimental().filter(|once| {
+        let other = if origin.spelling() == flag.name { once } else { flag.name };
+        given.is_spelled(other)
+    }) {
+        return Err(Refusal { is_malformed: false, reason: deprecated::both(flag.name, &once) });
+    }
+    let told = deprecated::notice(origin.spelling());
     match flag.effect {
         Effect::Used => {}
         Effect::NotYet(_) | Effect::Gone(_) if is_default(flag, value) => {}
-        Effect::Gone(what) if !origin.starts_with("--") => {
+        Effect::Gone(what) if !matches!(origin, Origin::Flag(_)) => {
             let notice = format!("{origin}={value}: {what} is not supported, and its clients are refused");
             given.notices.push(notice);
         }
@@ -183,14 +249,22 @@ fn accept(given: &mut Given, flag: &'static Flag, value: &str, origin: &str) -> 
             let reason = format!("{origin}={value}: {what} is not supported in this version");
             return Err(Refusal { is_malformed: false, reason });
         }
+        // What etcd says of it says that, too.
+        Effect::Ignored if flag.name == "v2-deprecation" => {}
         Effect::Ignored => given.notices.push(format!("{origin} has no effect here")),
     }
+    given.notices.extend(told);
+    given.spelled.insert(origin.spelling().to_owned());
     given.values.insert(flag.name, value.to_owned());
     Ok(())
 }
 
-fn is_well_formed(flag: &Flag, value: &str) -> bool {
+fn is_well_formed(flag: &Flag, value: &str, origin: &Origin) -> bool {
     match flag.kind {
+        // As in etcd, where the words are those of the command line.
+        Kind::Word(_) | Kind::Words(_) if matches!(origin, Origin::File(_)) => true,
+        Kind::Word(words) => words.contains(&value),
+        Kind::Words(words) => value.split(',').all(|word| words.contains(&word)),
         Kind::Text => true,
         Kind::Number => value.parse::<i128>().is_ok(),
         Kind::Time => value == flag.default || crate::go_duration::parse(value).is_ok(),
@@ -204,6 +278,7 @@ fn is_default(flag: &Flag, value: &str) -> bool {
         Kind::Number => value.parse::<i128>().ok() == flag.default.parse().ok(),
         Kind::Time => crate::go_duration::parse(value).ok() == crate::go_duration::parse(flag.default).ok(),
         // Several spellings of "nothing", as of a retention of `0` or `0s`.
+        Kind::Word(_) | Kind::Words(_) => value == flag.default,
         Kind::Text => value == flag.default || (flag.default.starts_with('0') && is_zero(value)),
     }
 }
@@ -262,7 +337,8 @@ mod tests {
         assert!(switch(&["--pre-vote"]));
         assert!(!switch(&["--pre-vote=false"]));
         assert!(!switch(&["-pre-vote=0"]));
-        check_refused(&["--pre-vote=maybe"], &[], "invalid value \"maybe\" for --pre-vote");
+        let refusal = "invalid boolean value \"maybe\" for -pre-vote: parse error";
+        check_refused(&["--pre-vote=maybe"], &[], refusal);
     }
 
     #[test]
@@ -311,7 +387,75 @@ mod tests {
 
     #[test]
     fn a_number_is_a_number() {
-        check_refused(&["--snapshot-count", "abc"], &[], "invalid value \"abc\" for --snapshot-count");
+        let refusal = "invalid value \"abc\" for flag -snapshot-count: parse error";
+        check_refused(&["--snapshot-count", "abc"], &[], refusal);
+        check_refused(
+            &[],
+            &[("ETCD_SNAPSHOT_COUNT", "abc")],
+            "invalid value \"abc\" for ETCD_SNAPSHOT_COUNT: parse error",
+        );
+    }
+
+    #[test]
+    fn a_word_is_one_of_those_that_etcd_takes() {
+        check_refused(
+            &["--v2-deprecation=not-yet"],
+            &[],
+            "invalid value \"not-yet\" for flag -v2-deprecation: invalid value \"not-yet\"",
+        );
+        check_refused(&[], &[("ETCD_V2_DEPRECATION", "write-only,no")], "invalid value \"no\"");
+        check_refused(
+            &["--initial-cluster-state=old"],
+            &[],
+            "invalid value \"old\" for flag -initial-cluster-state: invalid value",
+        );
+        check_text(&["--v2-deprecation=write-only,gone"], &[], "v2-deprecation", "write-only,gone");
+        let file = read_file("v2-deprecation: not-yet\n", "c.yml").expect("etcd does not look at it there");
+        assert_eq!(file.text("v2-deprecation"), "not-yet");
+    }
+
+    #[test]
+    fn a_flag_in_both_its_spellings_is_refused_wherever_they_are() {
+        let refusal = "cannot set --experimental-warning-apply-duration and --warning-apply-duration at the same \
+                       time, please use --warning-apply-duration only";
+        let (once, now) = ("--experimental-warning-apply-duration=1s", "--warning-apply-duration=1s");
+        check_refused(&[once, now], &[], refusal);
+        check_refused(&[now, once], &[], refusal);
+        check_refused(&[once], &[("ETCD_WARNING_APPLY_DURATION", "1s")], refusal);
+        check_refused(
+            &[],
+            &[("ETCD_WARNING_APPLY_DURATION", "1s"), ("ETCD_EXPERIMENTAL_WARNING_APPLY_DURATION", "1s")],
+            refusal,
+        );
+        let both = "experimental-warning-apply-duration: 1s\nwarning-apply-duration: 1s\n";
+        assert!(read_file(both, "c.yml").expect_err("must be refused").message.contains(refusal));
+        check_refused(
+            &["--experimental-warning-unary-request-duration=1s", "--warning-unary-request-duration=1s"],
+            &[],
+            "both --experimental-warning-unary-request-duration and --warning-unary-request-duration flags are set. \
+             Use only --warning-unary-request-duration",
+        );
+        check_text(
+            &[once],
+            &[("ETCD_EXPERIMENTAL_WARNING_APPLY_DURATION", "2s")],
+            "warning-apply-duration",
+            "1s",
+        );
+        check_refused(&["--experimental-name=a"], &[], "--experimental-name");
+    }
+
+    #[test]
+    fn what_etcd_calls_deprecated_is_told_in_its_words() {
+        let told = |args: &[&str]| given(args, &[]).expect("good flags").notices;
+        let v2 = "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value is \
+                  enforced, ignoring user input.";
+        assert_eq!(told(&["--v2-deprecation=gone"]), [v2]);
+        let snapshots = "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.";
+        assert_eq!(told(&["--max-snapshots=10"]), ["--max-snapshots has no effect here", snapshots]);
+        let check = "--experimental-corrupt-check-time is deprecated in v3.6 and will be decommissioned in v3.7. \
+                     Use '--corrupt-check-time' instead.";
+        assert_eq!(told(&["--experimental-corrupt-check-time=1m"]), [check]);
+        assert_eq!(told(&["--corrupt-check-time=1m"]), <[&str; 0]>::default());
     }
 
     #[test]
@@ -360,7 +504,8 @@ mod tests {
     fn every_default_has_the_form_its_row_asks_for() {
         for flag in FLAGS {
             if let Effect::Used = flag.effect {
-                let accepted = accept(&mut Given::default(), flag, flag.default, flag.name);
+                let origin = Origin::Flag(flag.name.to_owned());
+                let accepted = accept(&mut Given::default(), flag, flag.default, &origin);
                 assert!(accepted.is_ok(), "{}", flag.name);
             }
         }

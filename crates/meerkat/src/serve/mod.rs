@@ -6,12 +6,14 @@
 //! (`meerkat_fault::STATUS`).
 
 mod config_file;
+mod deprecated;
 mod discovery;
 mod feature_gates;
 mod flags;
 mod given;
 pub mod logging;
 mod security;
+mod starting;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -77,12 +79,20 @@ fn read_settings(matches: &ArgMatches) -> Result<Given, Failure> {
 fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
     let given = read_settings(matches)?;
     let gates = feature_gates::read(given.text("feature-gates")).map_err(Failure::error)?;
+    feature_gates::check(&given).map_err(Failure::error)?;
     let logging = logging_flags(&given).map_err(Failure::error)?;
     let workers = worker_threads(given.number("meerkat-worker-threads").map_err(Failure::error)?);
     logging.install().map_err(Failure::error)?;
     meerkat_fault::end_process_on_panic();
     refuse_huge_pages();
     meerkat_server::raise_limit();
+    if let Some(path) = &given.file {
+        tracing::info!(
+            path,
+            "loaded server configuration, other configuration command line flags and environment variables will be \
+             ignored if provided"
+        );
+    }
     for notice in given.notices.iter().chain(&gates.notices) {
         tracing::warn!("{notice}");
     }
@@ -93,6 +103,7 @@ fn run_with(matches: &ArgMatches) -> Result<(), Failure> {
         tracing::warn!("{notice}");
     }
     tell_of_local_address(&config);
+    starting::tell(&given, &config);
     let door = door_urls(&given, &config).map_err(|reason| failed("bad configuration", reason))?;
     meerkat_server::arm_fault_points().map_err(|reason| failed("bad fault points", reason))?;
     let runtime = request_runtime(workers).map_err(|error| failed("no threads for requests", error))?;
@@ -188,6 +199,11 @@ pub fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
 }
 
 fn logging_flags(given: &Given) -> Result<Logging, String> {
+    match given.text("logger") {
+        "zap" => {}
+        "capnslog" => return Err("--logger=capnslog is removed in v3.5".to_owned()),
+        other => return Err(format!("unknown logger option {other:?}")),
+    }
     let rotation = given.switch("enable-log-rotation").then(|| given.text("log-rotation-config-json"));
     Logging::from_flags(
         given.text("log-level"),
@@ -198,6 +214,10 @@ fn logging_flags(given: &Given) -> Result<Logging, String> {
 }
 
 fn raw_flags(given: &Given) -> Result<RawFlags, String> {
+    if given.text("discovery-fallback") == "proxy" {
+        let reason = "v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"";
+        return Err(reason.to_owned());
+    }
     let text = |name| given.explicit(name).map(str::to_owned);
     let path = |name| given.explicit(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     Ok(RawFlags {
@@ -236,6 +256,9 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
         auto_compaction_mode: given.text("auto-compaction-mode").to_owned(),
         auto_compaction_retention: given.text("auto-compaction-retention").to_owned(),
         corruption_checks: corruption_checks(given)?,
+        warning_apply_duration: time(given, "warning-apply-duration")?,
+        warning_unary_request_duration: time(given, "warning-unary-request-duration")?,
+        bootstrap_defrag_threshold_megabytes: given.number("bootstrap-defrag-threshold-megabytes")?,
         auth_token: given.text("auth-token").to_owned(),
         auth_token_ttl_seconds: given.number("auth-token-ttl")?,
         bcrypt_cost: given.number("bcrypt-cost")?,
@@ -303,6 +326,9 @@ fn corruption_checks(given: &Given) -> Result<CorruptionChecks, String> {
     let every = |name: &str| Ok::<_, String>(Some(time(given, name)?).filter(|time| !time.is_zero()));
     let gates = feature_gates::read(given.text("feature-gates"))?;
     let after_compaction = every("compact-hash-check-time")?;
+    if after_compaction.is_none() {
+        return Err("--compact-hash-check-time must be >0 (set to 0s)".to_owned());
+    }
     let compared = gates.compact_hash_check || given.switch("compact-hash-check-enabled");
     Ok(CorruptionChecks {
         every: every("corrupt-check-time")?,

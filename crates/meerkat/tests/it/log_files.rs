@@ -62,7 +62,7 @@ fn lines_go_to_every_file_and_are_appended() {
         let (name, value) = argument.strip_prefix("--")?.split_once('=')?;
         Some(format!("{name}: {value}\n"))
     });
-    let lines = "log-outputs: [relative.log, stdout]\nlog-format: console\nlog-level: warn\n";
+    let lines = "log-outputs: [relative.log, stdout]\nlog-format: console\nlog-level: warn\nmax-wals: 3\n";
     std::fs::write(&settings, format!("{}{lines}", urls.collect::<String>())).expect("written");
     let mut member = start(directory.path(), &place, &["--config-file=settings.yml"]);
     wait_until("it serves", || {

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
+use crate::member::{Member, Place, ask, tool, words};
 use crate::process::{PATIENCE, Running, clean, collect, free_port, meerkat, run, stderr, wait_until};
 
 fn check_refused(args: &[&str], environment: &[(&str, &str)], expected: &str) {
@@ -47,6 +48,169 @@ fn bad_flags_are_refused_with_a_reason_before_anything_is_written() {
         "--distributed-tracing-address is \"nowhere\": it must be host:port",
     );
     check_refused(&["--log-level=loud"], &[], "unknown --log-level");
+    check_refused(&["--logger=capnslog"], &[], "--logger=capnslog is removed in v3.5");
+    check_refused(&["--logger=x"], &[], "unknown logger option \"x\"");
+    check_refused(&["--compact-hash-check-time=0s"], &[], "--compact-hash-check-time must be >0 (set to 0s)");
+    check_refused(
+        &["--discovery-fallback=proxy"],
+        &[],
+        "v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"",
+    );
+    check_refused(
+        &["--v2-deprecation=not-yet"],
+        &[],
+        "invalid value \"not-yet\" for flag -v2-deprecation: invalid value \"not-yet\"",
+    );
+    check_refused(
+        &["--experimental-compact-hash-check-enabled", "--feature-gates=CompactHashCheck=true"],
+        &[],
+        "cannot specify both flags: --experimental-compact-hash-check-enabled=true and --feature-gates=",
+    );
+    check_refused(
+        &["--listen-metrics-urls=https://127.0.0.1:1"],
+        &[],
+        "client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url",
+    );
+}
+
+/// Every line is one JSON object in which no key comes twice. Those at warning or above.
+fn complaints(log: &str) -> Vec<&str> {
+    log.lines().filter(|line| !matches!(level_of(line).as_str(), "debug" | "info")).collect()
+}
+
+fn level_of(line: &str) -> String {
+    let Ok(Keys(keys)) = serde_json::from_str(line) else { panic!("no line of the log: {line:?}") };
+    let mut once: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), keys.len(), "a key comes twice: {line}");
+    let level = keys.iter().find(|(key, _)| key == "level").and_then(|(_, value)| value.as_str());
+    level.unwrap_or_default().to_owned()
+}
+
+/// The keys of an object as they come.
+struct Keys(Vec<(String, serde_json::Value)>);
+
+impl<'de> serde::Deserialize<'de> for Keys {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Keys, D::Error> {
+        struct Visitor;
+
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Keys;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+                let mut keys = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    keys.push(entry);
+                }
+                Ok(Keys(keys))
+            }
+        }
+
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// Flags of one of three members; a machine that is busy makes none of them complain.
+fn one_of_three(places: &[Place], at: usize, directory: &std::path::Path) -> Vec<String> {
+    let cluster: Vec<String> =
+        places.iter().enumerate().map(|(at, place)| format!("m{at}=http://{}", place.peer)).collect();
+    let place = &places[at];
+    [
+        format!("--name=m{at}"),
+        format!("--data-dir={}", directory.join(format!("m{at}")).display()),
+        format!("--listen-client-urls=http://{}", place.client),
+        format!("--advertise-client-urls=http://{}", place.client),
+        format!("--listen-peer-urls=http://{}", place.peer),
+        format!("--initial-advertise-peer-urls=http://{}", place.peer),
+        format!("--initial-cluster={}", cluster.join(",")),
+        "--unsafe-no-fsync".to_owned(),
+        "--heartbeat-interval=500".to_owned(),
+        "--election-timeout=5000".to_owned(),
+        "--warning-apply-duration=1h".to_owned(),
+        "--warning-unary-request-duration=1h".to_owned(),
+    ]
+    .to_vec()
+}
+
+fn write_and_read(place: &Place) {
+    let at = format!("--endpoints={}", place.client);
+    for args in [&["put", "key", "value"][..], &["get", "key"], &["del", "key"], &["member", "list"]] {
+        let output = ask(&tool(), &[&[at.as_str(), "--command-timeout=60s"], args].concat());
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_clean_start_life_and_stop_log_nothing_at_warning_or_above() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = [Place::new()];
+    for _ in 0..2 {
+        let mut flags = one_of_three(&place, 0, directory.path());
+        // Alone it needs nobody's time.
+        flags.retain(|flag| !flag.starts_with("--heartbeat") && !flag.starts_with("--election"));
+        let member = Member::start(directory.path(), &flags).ready();
+        write_and_read(&place[0]);
+        let log = member.stop_and_hear();
+        assert_eq!(complaints(&log), <[&str; 0]>::default(), "in {log}");
+        assert!(log.contains("\"starting an etcd server\""), "{log}");
+    }
+}
+
+#[test]
+fn a_member_that_leaves_a_cluster_that_goes_on_has_nothing_to_complain_of() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let places = [Place::new(), Place::new(), Place::new()];
+    let start = |at: usize| Member::start(directory.path(), &one_of_three(&places, at, directory.path()));
+    let mut members: Vec<Member> = (0..3).map(start).collect();
+    members.iter().for_each(|member| member.wait_for("ready to serve client requests"));
+    // Of two that go while all others are there, one at least follows.
+    for going in 0..2 {
+        write_and_read(&places[going]);
+        let log = members.remove(going).stop_and_hear();
+        let end = log.find("received signal").expect("it was told to stop");
+        let end = log[..end].rfind('\n').map_or(0, |at| at + 1);
+        assert_eq!(complaints(&log[end..]), <[&str; 0]>::default(), "in {log}");
+        members.insert(going, start(going).ready());
+    }
+}
+
+#[test]
+fn what_is_slow_what_is_deprecated_and_what_is_not_worth_it_is_told_in_etcds_words() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = [Place::new()];
+    let mut flags = one_of_three(&place, 0, directory.path());
+    flags.retain(|flag| {
+        !flag.starts_with("--heartbeat") && !flag.starts_with("--election") && !flag.starts_with("--warning")
+    });
+    flags.extend(words(&[
+        "--warning-apply-duration=1ns",
+        "--experimental-warning-unary-request-duration=1ns",
+        "--experimental-bootstrap-defrag-threshold-megabytes=1000",
+        "--experimental-snapshot-catchup-entries=1000",
+        "--v2-deprecation=gone",
+    ]));
+    let member = Member::start(directory.path(), &flags).ready();
+    write_and_read(&place[0]);
+    for text in [
+        "Skipping defragmentation",
+        "\"snapshot-catchup-entries\":1000",
+        "\"v2-deprecation\":\"write-only\"",
+        "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value is enforced, ignoring",
+        "--experimental-warning-unary-request-duration is deprecated, and will be decommissioned in v3.7.",
+        "--experimental-snapshot-catchup-entries is deprecated in v3.6 and will be decommissioned in v3.7.",
+        "\"apply request took too long\"",
+        "\"read-only range \"",
+        "\"request stats\"",
+        "\"response type\":\"/etcdserverpb.KV/",
+    ] {
+        member.wait_for(text);
+    }
+    complaints(&member.stop_and_hear());
 }
 
 #[test]

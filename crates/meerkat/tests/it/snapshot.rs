@@ -239,7 +239,9 @@ async fn restored_cluster_agrees(dir: &Path, file: &Path, revision: i64, saved: 
     let rows = members.iter().map(|member| format!("{}={}", member.name, member.peer));
     let cluster = rows.collect::<Vec<_>>().join(",");
     for member in &mut members {
-        ok(member.restore(file, &cluster, &["--bump-revision=0"]));
+        let restored = member.restore(file, &cluster, &["--bump-revision=0"]);
+        assert_eq!(stderr(&restored).matches("added member").count(), 3, "{}", stderr(&restored));
+        ok(restored);
         let again = member.restore(file, &cluster, &[]);
         assert!(stderr(&again).contains("is not empty"), "{}", stderr(&again));
         member.start(&cluster, "new");

@@ -27,7 +27,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) enum Job {
@@ -118,6 +118,7 @@ pub(crate) struct ApplyThread {
     mark: AppliedMark,
     events: Box<dyn EventSink>,
     db_options: DbOptions,
+    expected: Duration,
 }
 
 /// What the thread needs from outside.
@@ -126,6 +127,8 @@ pub(crate) struct ApplyParts {
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) events: Box<dyn EventSink>,
     pub(crate) db_options: DbOptions,
+    /// A batch that takes longer is told of.
+    pub(crate) expected: Duration,
 }
 
 impl ApplyThread {
@@ -153,9 +156,10 @@ impl ApplyThread {
             db: Mutex::new(db),
             applied: Mutex::new(applied_state(&machine)?),
         });
-        let ApplyParts { durable, waiters, events, db_options } = parts;
+        let ApplyParts { durable, waiters, events, db_options, expected } = parts;
+        let shared_too = shared.clone();
         let thread =
-            ApplyThread { machine, shared: shared.clone(), durable, waiters, mark, events, db_options };
+            ApplyThread { machine, shared: shared_too, durable, waiters, mark, events, db_options, expected };
         Ok((shared, applied, thread.spawn(jobs)?))
     }
 
@@ -241,7 +245,12 @@ impl ApplyThread {
             self.shared.compaction.wake();
         }
         let took = began.elapsed();
-        self.shared.times.applied(took);
+        if self.shared.times.applied(took, self.expected) {
+            let request = format!("{} entries up to index {}", entries.len(), last.index);
+            let expected_duration = self.expected;
+            // In etcd's words; without what was written.
+            tracing::warn!(?took, ?expected_duration, prefix = "", request, "apply request took too long");
+        }
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.shared.apply_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.shared.apply_batches.fetch_add(1, Ordering::Relaxed);

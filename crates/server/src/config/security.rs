@@ -56,9 +56,11 @@ pub enum SecurityError {
     #[error("--{prefix}cert-file and --{prefix}key-file go together: give both")]
     HalfAPair { prefix: &'static str },
     #[error(
-        "TLS key/cert (--{prefix}cert-file, --{prefix}key-file) must be provided for {url} with HTTPS scheme (or --{prefix}auto-tls)"
+        "TLS key/cert (--{prefix}cert-file, --{prefix}key-file) must be provided for {side} url {url} with HTTPS scheme (or --{prefix}auto-tls)"
     )]
-    NoCertificate { prefix: &'static str, url: MemberUrl },
+    NoCertificate { prefix: &'static str, side: &'static str, url: MemberUrl },
+    #[error("client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url")]
+    NoCertificateForMetrics,
     #[error("--peer-cert-allowed-cn and --peer-cert-allowed-hostname are mutually exclusive")]
     TwoAllowLists,
     #[error("--{prefix}auto-tls makes a certificate that no authority has signed; it cannot go with {with}")]
@@ -199,19 +201,25 @@ impl TlsConfig {
         &self,
         client_urls: &[&[MemberUrl]],
         peer_urls: &[MemberUrl],
+        metrics_urls: &[MemberUrl],
     ) -> Result<(), SecurityError> {
         let client_urls = client_urls.iter().flat_map(|urls| urls.iter());
         let sides = [
-            (&self.client, CLIENT, client_urls.collect::<Vec<_>>()),
-            (&self.peer, PEER, peer_urls.iter().collect()),
+            (&self.client, CLIENT, "client", client_urls.collect::<Vec<_>>()),
+            (&self.peer, PEER, "peer", peer_urls.iter().collect()),
         ];
-        for (security, prefix, urls) in sides {
-            let encrypted = urls.into_iter().find(|url| url.transport() == Transport::Tls);
-            if let Some(url) = encrypted.filter(|_| security.own.is_none() && !security.auto_tls) {
-                return Err(SecurityError::NoCertificate { prefix, url: url.clone() });
+        let is_encrypted = |url: &&MemberUrl| url.transport() == Transport::Tls;
+        let has_none = |security: &Security| security.own.is_none() && !security.auto_tls;
+        for (security, prefix, side, urls) in sides {
+            let encrypted = urls.into_iter().find(is_encrypted);
+            if let Some(url) = encrypted.filter(|_| has_none(security)) {
+                return Err(SecurityError::NoCertificate { prefix, side, url: url.clone() });
             }
         }
-        Ok(())
+        match metrics_urls.iter().find(is_encrypted) {
+            Some(_) if has_none(&self.client) => Err(SecurityError::NoCertificateForMetrics),
+            _ => Ok(()),
+        }
     }
 
     /// What an operator should hear: protection that was asked for and does not reach a listener.
@@ -427,15 +435,16 @@ mod tests {
     fn an_encrypted_listener_needs_a_certificate_and_a_plain_one_is_told_of() {
         let urls = |text: &str| MemberUrl::parse_list(text).expect("good");
         let none = with(|_| {}).expect("good");
-        let refused = none.check_listeners(&[&urls("https://127.0.0.1:1")], &[]).expect_err("no certificate");
+        let refused =
+            none.check_listeners(&[&urls("https://127.0.0.1:1")], &[], &[]).expect_err("no certificate");
         assert!(
             refused
                 .to_string()
-                .contains("(--cert-file, --key-file) must be provided for https://127.0.0.1:1")
+                .contains("(--cert-file, --key-file) must be provided for client url https://127.0.0.1:1")
         );
-        assert!(none.check_listeners(&[], &urls("https://127.0.0.1:1")).is_err());
+        assert!(none.check_listeners(&[], &urls("https://127.0.0.1:1"), &[]).is_err());
         let given = with(give_peer_certificate).expect("good");
-        assert_eq!(given.check_listeners(&[], &urls("https://127.0.0.1:1")), Ok(()));
+        assert_eq!(given.check_listeners(&[], &urls("https://127.0.0.1:1"), &[]), Ok(()));
         let told = given.notices(&[], &urls("https://127.0.0.1:1,http://127.0.0.1:2"));
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].starts_with("http://127.0.0.1:2 is not encrypted"), "{told:?}");

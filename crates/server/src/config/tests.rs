@@ -78,18 +78,35 @@ fn a_listener_binds_an_address_and_not_a_name() {
 }
 
 #[test]
-fn a_listener_is_named_once() {
-    check_refused("--listen-peer-urls has duplicate url http://127.0.0.1:1", |raw| {
-        raw.listen_peer_urls = some("http://127.0.0.1:1,http://127.0.0.1:1");
+fn a_listener_that_is_named_twice_is_opened_once() {
+    let raw = RawFlags {
+        listen_peer_urls: some("http://127.0.0.1:1,http://127.0.0.1:2,http://127.0.0.1:1"),
+        ..RawFlags::default()
+    };
+    assert_eq!(Config::from_flags(raw).expect("as in etcd").listen_peer_urls.len(), 2);
+}
+
+#[test]
+fn a_port_for_grpc_is_none_for_plain_http() {
+    let refusal = "cannot bind both --listen-client-urls and --listen-client-http-urls on the same url \
+                   http://127.0.0.1:1";
+    check_refused(refusal, |raw| {
+        raw.listen_client_urls = some("http://127.0.0.1:1");
+        raw.advertise_client_urls = some("http://127.0.0.1:1");
+        raw.listen_client_http_urls = some("http://127.0.0.1:1");
     });
 }
 
 #[test]
 fn a_tls_address_needs_a_certificate() {
     check_refused(
-        "TLS key/cert (--peer-cert-file, --peer-key-file) must be provided for https://127.0.0.1:2380 \
-         with HTTPS scheme (or --peer-auto-tls)",
+        "TLS key/cert (--peer-cert-file, --peer-key-file) must be provided for peer url \
+         https://127.0.0.1:2380 with HTTPS scheme (or --peer-auto-tls)",
         |raw| raw.listen_peer_urls = some("https://127.0.0.1:2380"),
+    );
+    check_refused(
+        "client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url",
+        |raw| raw.listen_metrics_urls = some("https://127.0.0.1:2381"),
     );
     accept(|raw| {
         raw.listen_peer_urls = some("unix://h:2380");

@@ -5,6 +5,7 @@ use super::range_stream;
 use super::status;
 use crate::auth::{Caller, Guard};
 use crate::config::Config;
+use crate::slow::Slow;
 use crate::space::Quota;
 use crate::spans::stage;
 use futures::stream::BoxStream;
@@ -18,6 +19,7 @@ use meerkat_types::{
 };
 use prost::Message;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 
@@ -39,6 +41,7 @@ pub(crate) struct KvService {
     quota: Quota,
     guard: Guard,
     long_reads: Arc<Semaphore>,
+    slow_reads: Arc<Slow>,
     max_txn_ops: usize,
     max_request_bytes: usize,
 }
@@ -51,6 +54,7 @@ impl KvService {
             headers,
             guard,
             long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)),
+            slow_reads: Arc::new(Slow::new(config.warning_apply_duration)),
             max_txn_ops: config.max_txn_ops,
             max_request_bytes: config.max_request_bytes,
         }
@@ -139,9 +143,12 @@ impl Kv for KvService {
     async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
         meerkat_fault::poisoned("poisoned_request", &request.get_ref().key);
         let caller = Caller::of(&request);
+        let began = Instant::now();
         let query = RangeQuery::try_from(request.into_inner()).map_err(status::bad_request)?;
+        let keys = query.keys.clone();
         self.become_fresh(query.consistency).await?;
         let answer = self.read(caller, query).await?;
+        self.slow_reads.read(began.elapsed(), "read-only range ", || format!("{keys:?}"));
         Ok(Response::new(convert::answer::range(self.headers.at(answer.revision), answer)))
     }
 
@@ -178,13 +185,17 @@ impl Kv for KvService {
         let bytes = wire.encoded_len();
         let txn = convert::txn::txn(wire, self.max_txn_ops).map_err(status::bad_request)?;
         let done = if txn.is_read_only() {
+            let (began, operations) = (Instant::now(), txn.operations().count());
             self.become_fresh(txn_consistency(&txn)).await?;
-            self.read_long(move |reader| {
+            let done = self.read_long(move |reader| {
                 let pinned = reader.pin();
                 caller.may(&pinned, needs_of_txn(&txn))?;
                 pinned.read_txn(&txn)
-            })
-            .await?
+            });
+            let done = done.await?;
+            let request = || format!("{operations} operations");
+            self.slow_reads.read(began.elapsed(), "read-only txn ", request);
+            done
         } else {
             self.check_size(bytes)?;
             let Outcome::Txn(done) = self.propose(&caller, Command::Txn(txn)).await? else {

@@ -4,7 +4,9 @@
 //! becomes, while what a service asks of another on its caller's behalf is not counted again. Costs a call
 //! some atomic additions and one allocation for each body; methods are found in a table that never changes.
 
+use crate::client_port::ClientAddress;
 use crate::descriptors;
+use crate::slow::Slow;
 use axum::body::Body;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
@@ -12,6 +14,7 @@ use meerkat_fault::RwLock;
 use meerkat_raft::Histogram;
 use std::collections::HashMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,10 +86,13 @@ pub(crate) struct Calls {
     pub(super) sent_bytes: AtomicU64,
     /// Written only when a version is first seen.
     versions: RwLock<Vec<Arc<Version>>>,
+    /// Calls with one answer.
+    slow: Slow,
 }
 
 impl Calls {
-    pub(crate) fn new() -> Calls {
+    /// `expected`: a call with one answer that takes longer is told of.
+    pub(crate) fn new(expected: Duration) -> Calls {
         let methods = descriptors::services().flat_map(|service| service.methods().collect::<Vec<_>>());
         let by_path = methods.map(|method| {
             let service = method.parent_service().full_name().to_owned();
@@ -114,6 +120,7 @@ impl Calls {
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             versions: RwLock::default(),
+            slow: Slow::new(expected),
         }
     }
 
@@ -188,7 +195,8 @@ where
         by_kind.fetch_add(1, Ordering::Relaxed);
         method.started.fetch_add(1, Ordering::Relaxed);
         let calls = self.calls.clone();
-        let handling = Handling { method: method.clone(), began: Instant::now(), ended: false };
+        let from = request.extensions().get::<ClientAddress>().map(|from| from.0);
+        let handling = Handling::begin(calls.clone(), method.clone(), from);
         let counted = Counted::new(calls.clone(), method.clone(), Way::In);
         let response =
             self.inner.call(request.map(|body| Body::new(Observed { body, counted, handling: None })));
@@ -207,16 +215,27 @@ where
 
 /// A call under way. One that is dropped was given up by its client.
 struct Handling {
+    calls: Arc<Calls>,
     method: Arc<Method>,
+    from: Option<SocketAddr>,
     began: Instant,
     ended: bool,
 }
 
 impl Handling {
+    fn begin(calls: Arc<Calls>, method: Arc<Method>, from: Option<SocketAddr>) -> Handling {
+        Handling { calls, method, from, began: Instant::now(), ended: false }
+    }
+
     fn end(&mut self, code: Code) {
-        if !std::mem::replace(&mut self.ended, true) {
-            self.method.handled[code as usize].fetch_add(1, Ordering::Relaxed);
-            self.method.seconds.observe(self.began.elapsed());
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let (method, took) = (&self.method, self.began.elapsed());
+        method.handled[code as usize].fetch_add(1, Ordering::Relaxed);
+        method.seconds.observe(took);
+        if method.kind == "unary" {
+            self.calls.slow.call(took, || format!("/{}/{}", method.service, method.name), self.from);
         }
     }
 }
@@ -354,10 +373,10 @@ mod tests {
 
     #[test]
     fn a_call_that_nobody_waits_for_any_more_was_cancelled() {
-        let calls = Calls::new();
+        let calls = Arc::new(Calls::new(Duration::MAX));
         let method = calls.method("/etcdserverpb.KV/Put").expect("a method").clone();
-        drop(Handling { method: method.clone(), began: Instant::now(), ended: false });
-        let mut handling = Handling { method: method.clone(), began: Instant::now(), ended: false };
+        drop(Handling::begin(calls.clone(), method.clone(), None));
+        let mut handling = Handling::begin(calls.clone(), method.clone(), None);
         handling.end(Code::Ok);
         drop(handling);
         let handled = |code: Code| method.handled[code as usize].load(Ordering::Relaxed);
@@ -366,7 +385,7 @@ mod tests {
 
     #[test]
     fn clients_cannot_fill_the_memory_with_versions() {
-        let calls = Calls::new();
+        let calls = Calls::new(Duration::MAX);
         for number in 0..3 * VERSIONS_MAX {
             let mut headers = HeaderMap::new();
             headers.insert(CLIENT_VERSION, http::HeaderValue::from(number));

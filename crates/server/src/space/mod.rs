@@ -6,10 +6,12 @@
 //!
 //! Each member speaks for itself: its size, its disk and its quota are its own.
 
+mod bootstrap;
 mod disk;
 mod keeper;
 mod quota;
 
+pub(crate) use bootstrap::defragment_if_worth_it;
 pub(crate) use disk::free_bytes;
 pub(crate) use keeper::keep;
 pub(crate) use quota::{NoRoom, Quota};

@@ -3,12 +3,12 @@
 //! A caller that is turned away is told of in one line with its address, what was wrong, and what to
 //! do. Its connection is closed, never left open.
 
-use super::CommonName;
 use super::material::{self, TlsError};
 use super::protocol::{alpn, provider, versions};
 use super::reloading::Reloading;
 use super::reverse_lookup;
 use super::verify::{AllowList, AllowedCallers};
+use super::{CommonName, failure};
 use crate::config::{KeyPair, Protocol, Security};
 use meerkat_trust::certificate;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -90,8 +90,8 @@ impl Acceptor {
             && !comes_from_where_it_says(certificate, caller.ip()).await
         {
             tracing::warn!(
-                %caller,
-                made_for = %certificate::host_names(certificate).join(","),
+                remote_addr = %caller,
+                dns_names = %certificate::host_names(certificate).join(","),
                 "rejected connection on {} endpoint: its certificate is not for the address it comes from; \
                  add the address to the certificate, or set --peer-skip-client-san-verification",
                 self.side
@@ -106,9 +106,10 @@ impl Acceptor {
     fn tell(&self, caller: SocketAddr, error: &io::Error) {
         match advice(error) {
             // Load balancers and port scanners: they connect, and are gone.
-            None => tracing::debug!(%caller, %error, "a connection ended before its handshake"),
+            None => tracing::debug!(remote_addr = %caller, %error, "a connection ended before its handshake"),
             Some(advice) => {
-                tracing::warn!(%caller, %error, "rejected connection on {} endpoint: {advice}", self.side);
+                let (side, error) = (self.side, failure::text_of_caller(error));
+                tracing::warn!(remote_addr = %caller, error, "rejected connection on {side} endpoint: {advice}");
             }
         }
     }
@@ -116,8 +117,7 @@ impl Acceptor {
 
 /// What to do about a failed handshake; none if nobody wanted one.
 fn advice(error: &io::Error) -> Option<&'static str> {
-    let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsFailure>());
-    let Some(failure) = failure else {
+    let Some(failure) = failure::of(error) else {
         return (error.kind() == io::ErrorKind::TimedOut)
             .then_some("the caller did not finish the TLS handshake; does it speak TLS?");
     };

@@ -1,5 +1,6 @@
 //! The dialling side: how a member reaches its peers, and the operator's tool a member.
 
+use super::failure;
 use super::material::{self, TlsError};
 use super::protocol::{alpn, provider, versions};
 use super::reloading::Reloading;
@@ -225,8 +226,7 @@ impl Connector {
 
 /// With what to look at when the other side cannot be believed or does not believe us.
 fn explained(host: &str, error: io::Error) -> io::Error {
-    let failure = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let advice = match failure {
+    let advice = match failure::of(&error) {
         Some(rustls::Error::InvalidCertificate(_)) => {
             "its certificate is not accepted; check the trusted CA file and the names in its certificate"
         }
@@ -234,7 +234,7 @@ fn explained(host: &str, error: io::Error) -> io::Error {
         Some(rustls::Error::InvalidMessage(_)) => "it does not speak TLS; is it an http:// address?",
         _ => "the TLS handshake failed",
     };
-    io::Error::new(error.kind(), format!("{host}: {advice}: {error}"))
+    io::Error::new(error.kind(), format!("{host}: {advice}: {}", failure::text(&error)))
 }
 
 pub(super) fn dialer(connector: Connector) -> Dialer {

@@ -11,6 +11,7 @@
 
 mod acceptor;
 mod connector;
+mod failure;
 mod material;
 mod protocol;
 mod reloading;

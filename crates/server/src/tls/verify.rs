@@ -12,8 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
 use std::sync::Arc;
 
@@ -24,12 +23,6 @@ pub(super) struct AllowList {
     pub(super) host_names: Vec<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("the certificate is of {shown:?}, which is not on the list of those allowed")]
-struct NotAllowed {
-    shown: String,
-}
-
 impl AllowList {
     pub(super) fn is_empty(&self) -> bool {
         self.common_names.is_empty() && self.host_names.is_empty()
@@ -38,7 +31,7 @@ impl AllowList {
     fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         let common_name = certificate::common_name(certificate).unwrap_or_default();
         if !self.common_names.is_empty() && !self.common_names.contains(&common_name) {
-            return Err(refused(common_name));
+            return Err(refused(&self.common_names, common_name));
         }
         if self.host_names.is_empty() {
             return Ok(());
@@ -50,13 +43,18 @@ impl AllowList {
         };
         match self.host_names.iter().any(is_for) {
             true => Ok(()),
-            false => Err(refused(certificate::host_names(certificate).join(","))),
+            false => Err(refused(&self.host_names, certificate::host_names(certificate).join(","))),
         }
     }
 }
 
-fn refused(shown: String) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(NotAllowed { shown }))))
+/// As a wrong name, so that the other end is told what etcd tells it: `bad certificate`.
+fn refused(allowed: &[String], shown: String) -> Error {
+    let mut allowed = allowed.iter().filter_map(|name| ServerName::try_from(name.clone()).ok());
+    Error::InvalidCertificate(match allowed.next() {
+        Some(expected) => CertificateError::NotValidForNameContext { expected, presented: vec![shown] },
+        None => CertificateError::NotValidForName,
+    })
 }
 
 /// Whether a certificate that a member made for itself is good today.

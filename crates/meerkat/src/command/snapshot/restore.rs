@@ -1,5 +1,6 @@
 //! `snapshot restore`: a member's data directory from a backup, without a cluster.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -63,8 +64,27 @@ pub fn run(mut args: RestoreArgs) -> Result<(), Failure> {
     let config = config.map_err(|error| Failure::error(error.to_string()))?;
     let restored =
         restore(&config, &file, check, target).map_err(|error| Failure::error(error.to_string()))?;
+    tell_members(&restored, &config);
     report(&restored, &config);
     Ok(())
+}
+
+/// A line for each member of the new cluster, as etcd's tool logs it on stderr.
+fn tell_members(restored: &Restored, config: &Config) {
+    let mut members: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, url) in &config.initial_cluster {
+        members.entry(name).or_default().push(url.to_string());
+    }
+    for (name, urls) in &members {
+        let added = serde_json::json!({
+            "cluster-id": restored.cluster.to_string(),
+            "local-member-id": restored.member.to_string(),
+            "added-peer-id": config.bootstrap_member_id_of(name).to_string(),
+            "added-peer-peer-urls": urls,
+            "added-peer-is-learner": false,
+        });
+        eprintln!("info\tadded member\t{added}");
+    }
 }
 
 fn target(bump: Option<u64>, mark_compacted: Option<bool>) -> Result<RestoredRevision, Failure> {
