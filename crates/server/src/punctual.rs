@@ -21,7 +21,7 @@ use tonic::transport::server::Connected;
 use tower::Service;
 
 /// To say "HTTP/2", or the head of an HTTP/1 request.
-const FIRST_WORDS_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const FIRST_WORDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// For all of a request that is one message: 2 MiB at 100 KB/s and some.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);

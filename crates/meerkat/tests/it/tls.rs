@@ -234,6 +234,45 @@ fn tls_on_a_plain_port_is_told_of_and_generated_certificates_are_kept() {
 }
 
 #[test]
+fn a_port_named_with_both_schemes_serves_both() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ours = Authority::new(directory.path(), "ours");
+    let pair = ours.issue("member", &["127.0.0.1"]);
+    let (place, peer) = (Place::new(), Place::new().peer);
+    let urls = format!("https://{0},http://{0}", place.client);
+    let args = [
+        format!("--listen-client-urls={urls}"),
+        format!("--advertise-client-urls={urls}"),
+        format!("--listen-peer-urls=http://{peer}"),
+        format!("--initial-advertise-peer-urls=http://{peer}"),
+        format!("--initial-cluster=default=http://{peer}"),
+        "--unsafe-no-fsync".to_owned(),
+    ];
+    let args: Vec<String> = args.into_iter().chain(server_flags(&pair)).collect();
+    let member = Member::start(directory.path(), &args).ready();
+    let https = With { scheme: "https", ..With::default() };
+    check(
+        &place,
+        &[
+            ("TLS", With { authority: Some(&ours.file), ..https }, true),
+            ("without TLS", With { scheme: "http", ..With::default() }, true),
+            ("TLS of whom it cannot check", https, false),
+        ],
+    );
+    let health = get(&place.client, "/health", &ours.file, None).expect("an answer over TLS");
+    assert!(health.contains("\"health\":\"true\""), "{health}");
+    let mut plain = std::net::TcpStream::connect(&place.client).expect("it listens");
+    // In two pieces: the first byte decides, whenever the others come.
+    for piece in ["G", "ET /version HTTP/1.1\r\nHost: member\r\nConnection: close\r\n\r\n"] {
+        std::io::Write::write_all(&mut plain, piece.as_bytes()).expect("sent");
+    }
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut plain, &mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    member.stop();
+}
+
+#[test]
 fn members_let_in_only_whom_their_list_names() {
     let directory = tempfile::tempdir().expect("a directory");
     let ours = Authority::new(directory.path(), "ours");
@@ -273,6 +312,12 @@ fn members_let_in_only_whom_their_list_names() {
             .any(|member| member.logged("rejected connection on peer endpoint") && member.logged("stranger"))
     });
     assert!(!kept_out.logged("ready to serve client requests"), "the stranger is no member");
+    // In the words of etcd and of Go, at both ends.
+    wait_until("both ends tell", || {
+        let at_one =
+            [&first, &second].iter().any(|member| member.logged("client certificate authentication failed"));
+        at_one && kept_out.logged("remote error: tls: bad certificate")
+    });
     drop(kept_out);
     let third = start(2, &good).ready();
     let get = ask(

@@ -1,5 +1,7 @@
 //! One open socket, and the handshakes of those that came in at it.
 //!
+//! A port that clients may come in at with TLS and without looks at the first byte that each caller sends.
+//!
 //! A handshake never keeps others from being accepted: each runs in a task of its own, with a time
 //! limit, and [`Port::accept`] gives whichever is done first. When as many are under way as there may
 //! be, others wait in the system's queue. So does who comes for a place among the clients, or among the
@@ -43,6 +45,8 @@ pub struct ListenError {
 pub struct Port {
     open: Open,
     tls: Option<Acceptor>,
+    /// Whether callers may do without TLS where there is TLS.
+    or_plain: bool,
     /// One for each connection that may be open, shared with other ports of its kind.
     places: Arc<Places>,
     handshakes: JoinSet<Option<(Socket, SocketAddr)>>,
@@ -73,7 +77,18 @@ pub async fn bind_client(
     keys: &Keys,
     network: NetworkOptions,
 ) -> Result<Vec<Port>, ListenError> {
-    bind(urls, |url| keys.for_client(url), open_files::places_of_clients(), network).await
+    let mut wanted: Vec<Wanted<'_>> = Vec::new();
+    for url in urls {
+        let tls = keys.for_client(url);
+        let is_other =
+            |other: &&mut Wanted<'_>| url.host_and_port().is_some() && other.url.address() == url.address();
+        match wanted.iter_mut().find(is_other) {
+            // An address is listed once with each scheme, so this is the other one.
+            Some(same) => *same = Wanted { tls: same.tls.take().or(tls), or_plain: true, ..*same },
+            None => wanted.push(Wanted { url, tls, or_plain: false }),
+        }
+    }
+    bind(wanted, open_files::places_of_clients(), network).await
 }
 
 /// As [`bind_client`], for other members.
@@ -85,20 +100,30 @@ pub async fn bind_peer(
     keys: &Keys,
     network: NetworkOptions,
 ) -> Result<Vec<Port>, ListenError> {
-    bind(urls, |url| keys.for_peer(url), open_files::places_of_peers(), network).await
+    let wanted = urls.iter().map(|url| Wanted { url, tls: keys.for_peer(url), or_plain: false });
+    bind(wanted.collect(), open_files::places_of_peers(), network).await
+}
+
+/// An address, and how callers are to speak there.
+struct Wanted<'a> {
+    url: &'a MemberUrl,
+    tls: Option<Acceptor>,
+    or_plain: bool,
 }
 
 async fn bind(
-    urls: &[MemberUrl],
-    tls_of: impl Fn(&MemberUrl) -> Option<Acceptor>,
+    wanted: Vec<Wanted<'_>>,
     places: Arc<Places>,
     network: NetworkOptions,
 ) -> Result<Vec<Port>, ListenError> {
     let mut ports = Vec::new();
-    for url in urls {
+    for Wanted { url, tls, or_plain } in wanted {
         let opened =
             open(url, network).await.map_err(|source| ListenError { url: url.to_string(), source })?;
-        let port = |open| Port { open, tls: tls_of(url), places: places.clone(), handshakes: JoinSet::new() };
+        let port = |open| {
+            let (tls, places) = (tls.clone(), places.clone());
+            Port { open, tls, or_plain, places, handshakes: JoinSet::new() }
+        };
         ports.extend(opened.into_iter().map(port));
     }
     Ok(ports)
@@ -177,8 +202,11 @@ impl Listener for Port {
             tokio::select! {
                 accepted = accept(&self.open, &self.places), if has_room => {
                     let (stream, from, place) = accepted?;
-                    let tls = tls.clone();
+                    let (tls, or_plain) = (tls.clone(), self.or_plain);
                     self.handshakes.spawn(async move {
+                        if or_plain && !stream.begins_with_tls().await? {
+                            return Some((Socket::plain(stream, from, place), from));
+                        }
                         let greeted = tls.greet(stream, from).await?;
                         Some((Socket::encrypted(greeted, place), from))
                     });
@@ -225,11 +253,15 @@ mod tests {
     use super::*;
     use tokio::net::TcpStream;
 
+    fn plain(urls: &[MemberUrl]) -> Vec<Wanted<'_>> {
+        urls.iter().map(|url| Wanted { url, tls: None, or_plain: false }).collect()
+    }
+
     #[tokio::test]
     async fn a_connection_is_asked_after_by_the_system() {
         let url = MemberUrl::parse("http://127.0.0.1:0").expect("a URL");
         let places = Arc::new(Places::new("tests", 1));
-        let mut ports = bind(&[url], |_| None, places, NetworkOptions::default()).await.expect("a port");
+        let mut ports = bind(plain(&[url]), places, NetworkOptions::default()).await.expect("a port");
         let _client = TcpStream::connect(ports[0].local_addr().expect("open")).await.expect("it listens");
         let (socket, _) = ports[0].accept().await.expect("a connection");
         Port::hurry(&socket).expect("it is open");
@@ -243,7 +275,7 @@ mod tests {
         let shared = NetworkOptions { reuse_port: true, ..NetworkOptions::default() };
         let open = async |port: u16, network| {
             let url = MemberUrl::parse(&format!("http://127.0.0.1:{port}")).expect("a URL");
-            bind(&[url], |_| None, Arc::new(Places::new("tests", 1)), network).await
+            bind(plain(&[url]), Arc::new(Places::new("tests", 1)), network).await
         };
         let first = open(0, shared).await.expect("a port");
         let port = first[0].local_addr().expect("open").port();
@@ -265,7 +297,7 @@ mod tests {
         let url = MemberUrl::parse("http://127.0.0.1:0").expect("a URL");
         let places = Arc::new(Places::new("tests", 2));
         let urls = [url.clone(), url];
-        let ports = bind(&urls, |_| None, places, NetworkOptions::default()).await.expect("two ports");
+        let ports = bind(plain(&urls), places, NetworkOptions::default()).await.expect("two ports");
         let [mut one, mut other] = <[Port; 2]>::try_from(ports).ok().expect("two ports");
         let (at_one, at_other) = (one.local_addr().expect("open"), other.local_addr().expect("open"));
         let mut clients = Vec::new();

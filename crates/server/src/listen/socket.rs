@@ -3,6 +3,7 @@
 //! A plain one looks at the first byte that comes: a caller that begins a TLS handshake is told of in
 //! the log, with what to do, and its connection ends.
 
+use crate::punctual::FIRST_WORDS_WITHIN;
 use crate::tls::Greeted;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -40,6 +41,19 @@ enum Kind {
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+}
+
+impl Stream {
+    /// Whether the caller begins with a TLS handshake, by the first byte, which is left where it is. None
+    /// for one that has gone, or says nothing in time.
+    pub(super) async fn begins_with_tls(&self) -> Option<bool> {
+        // A socket in the file system is open to callers of one kind.
+        let Stream::Tcp(stream) = self else { return Some(true) };
+        let mut first = [0];
+        let looked = tokio::time::timeout(FIRST_WORDS_WITHIN, stream.peek(&mut first)).await;
+        let length = looked.ok()?.ok()?;
+        (0 < length).then_some(first == [HANDSHAKE])
+    }
 }
 
 impl Socket {
@@ -102,7 +116,7 @@ impl AsyncRead for Socket {
         {
             if *first == HANDSHAKE {
                 tracing::warn!(
-                    %caller,
+                    remote_addr = %caller,
                     "rejected connection: the caller speaks TLS, and this port does not: use http:// in its \
                      endpoints, or give this port a certificate and an https:// address"
                 );
