@@ -31,7 +31,7 @@ pub fn check(given: &Given) -> Result<(), String> {
     let by_gate = |gate: &str| {
         let parts = text.split(',').filter_map(|part| part.split_once('='));
         let said = |name: &str| {
-            let value = parts.clone().filter(|(said, _)| said.trim() == name).last();
+            let value = parts.clone().rfind(|(said, _)| said.trim() == name);
             value.and_then(|(_, value)| super::given::is_true(value.trim()))
         };
         // Of these only one is not alpha.

@@ -169,8 +169,8 @@ fn a_member_that_leaves_a_cluster_that_goes_on_has_nothing_to_complain_of() {
     let mut members: Vec<Member> = (0..3).map(start).collect();
     members.iter().for_each(|member| member.wait_for("ready to serve client requests"));
     // Of two that go while all others are there, one at least follows.
-    for going in 0..2 {
-        write_and_read(&places[going]);
+    for (going, place) in places.iter().enumerate().take(2) {
+        write_and_read(place);
         let log = members.remove(going).stop_and_hear();
         let end = log.find("received signal").expect("it was told to stop");
         let end = log[..end].rfind('\n').map_or(0, |at| at + 1);
