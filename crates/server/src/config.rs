@@ -414,19 +414,12 @@ impl Config {
             pre_vote: raw.pre_vote,
             strict_reconfig_check: raw.strict_reconfig_check,
             max_learners: raw.max_learners,
-            // As in etcd, which takes zero for its default and raises what is too short.
-            watch_progress_notify_interval: match raw.watch_progress_notify_interval {
-                Duration::ZERO => RawFlags::default().watch_progress_notify_interval,
-                interval => interval.max(WATCH_PROGRESS_INTERVAL_MIN),
-            },
+            watch_progress_notify_interval: progress_interval(raw.watch_progress_notify_interval),
             auto_compaction: AutoCompaction::parse(&raw.auto_compaction_mode, &raw.auto_compaction_retention)
                 .map_err(ConfigError::AutoCompaction)?,
             corruption_checks: raw.corruption_checks,
             warning_apply_duration: raw.warning_apply_duration,
-            warning_unary_request_duration: match raw.warning_unary_request_duration {
-                Duration::ZERO => RawFlags::default().warning_unary_request_duration,
-                duration => duration,
-            },
+            warning_unary_request_duration: warning_of_calls(raw.warning_unary_request_duration),
             bootstrap_defrag_bytes: NonZeroU64::new(
                 raw.bootstrap_defrag_threshold_megabytes.saturating_mul(1 << 20),
             ),
@@ -544,6 +537,22 @@ fn check_sizes(raw: &RawFlags) -> Result<(), ConfigError> {
     match sizes.into_iter().find(|(_, value)| *value == 0) {
         Some((flag, value)) => Err(ConfigError::NotPositive { flag, value, unit: "" }),
         None => Ok(()),
+    }
+}
+
+/// As in etcd, which takes zero for its default and raises what is too short.
+fn progress_interval(asked: Duration) -> Duration {
+    match asked {
+        Duration::ZERO => RawFlags::default().watch_progress_notify_interval,
+        interval => interval.max(WATCH_PROGRESS_INTERVAL_MIN),
+    }
+}
+
+/// As in etcd, which takes zero for its default.
+fn warning_of_calls(asked: Duration) -> Duration {
+    match asked {
+        Duration::ZERO => RawFlags::default().warning_unary_request_duration,
+        duration => duration,
     }
 }
 
