@@ -165,6 +165,13 @@ fn open_log(options: &NodeOptions, identity: &Identity, fresh: bool) -> Result<L
     opened.map_err(|source| StartError::Log { dir, source })
 }
 
+/// How much older than a heartbeat an answer may be to count for it: three intervals, and less than what a
+/// follower waits, beyond the leader's own lease, before it stands for election.
+pub(crate) fn older_answers(config: &Config) -> Duration {
+    let interval = config.heartbeat_interval;
+    Duration::from_millis((3 * interval).min(config.election_timeout_min.saturating_sub(interval)))
+}
+
 /// etcd's two timings as openraft's: it elects after a silence of its maximum (the lease) plus a
 /// random time between its minimum and maximum, so half of etcd's number each gives a new leader in
 /// about one election timeout.
@@ -190,7 +197,7 @@ pub(crate) fn raft_config(options: &NodeOptions) -> Result<Arc<Config>, StartErr
         // wait: a stall that harms nobody would end in an election. See `check_quorum`.
         quorum_loss_probe_interval: None,
         // What waits to be applied while the disk stalls must not hold up the core, and its heartbeats.
-        state_machine_channel_size: Some(1 << 16),
+        state_machine_channel_size: Some(1 << 13),
         backoff: "50ms 100ms 200ms ...500ms".to_owned(),
         ..Config::default()
     };

@@ -86,7 +86,7 @@ impl Leadership {
 
     /// Runs until Raft stops.
     async fn follow(mut self) {
-        let mut known = None;
+        let (mut known, mut led) = (None, None);
         loop {
             let learner = self.peers().iter().any(|peer| peer.id == self.me && peer.learner);
             self.learner.store(learner, Ordering::Relaxed);
@@ -94,10 +94,13 @@ impl Leadership {
             if leader.is_some() && leader != known {
                 known = leader;
                 self.changes.fetch_add(1, Ordering::Relaxed);
-                if leader == Some(self.me) {
-                    self.took_lead_ms.store(self.now_ms(), Ordering::Relaxed);
-                }
             }
+            // Also a lead that was lost and has come back.
+            let term = self.own_term();
+            if term.is_some() && term != led {
+                self.took_lead_ms.store(self.now_ms(), Ordering::Relaxed);
+            }
+            led = term;
             if !self.changed().await {
                 return;
             }

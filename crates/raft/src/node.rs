@@ -2,8 +2,8 @@
 
 use crate::agreement::NoAnswer;
 use crate::bootstrap::{
-    bootstrap_members, first_membership, initialize, is_initialized, raft_config, same_cluster,
-    take_directory,
+    bootstrap_members, first_membership, initialize, is_initialized, older_answers, raft_config,
+    same_cluster, take_directory,
 };
 use crate::check_quorum;
 use crate::compaction::CompactionRunner;
@@ -194,8 +194,9 @@ async fn start_raft(
     machine: StateMachine,
 ) -> Result<MeerkatRaft, StartError> {
     let me = links.identity().member.0;
-    let network = PeerNetworkFactory { links: links.clone() };
-    let raft = MeerkatRaft::new(me, raft_config(options)?, network, log, machine).await;
+    let config = raft_config(options)?;
+    let network = PeerNetworkFactory { links: links.clone(), older_answers: older_answers(&config) };
+    let raft = MeerkatRaft::new(me, config, network, log, machine).await;
     raft.map_err(|error| StartError::Raft(error.to_string()))
 }
 

@@ -278,6 +278,10 @@ async fn serve_until<L: Listener>(
     // Or their connections would never drain.
     hub.stop();
     drain(&mut servers).await;
+    if result.is_ok() {
+        // Another leader that stops may have handed over to this member meanwhile.
+        raft.hand_over().await;
+    }
     tasks.shutdown().await;
     take_apart(&raft, peer_servers, tracer).await;
     result

@@ -35,9 +35,6 @@ use tonic::{Code, Request, Response, Status};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often that wait is looked at.
 const ANSWER_CHECK: Duration = Duration::from_secs(1);
-/// An answer counts for a heartbeat that was sent at most so many intervals after its own: less than what
-/// a follower waits, beyond the leader's own lease, before it stands for election.
-const OLDER_HEARTBEATS: u32 = 3;
 /// A peer that has not answered for so many intervals is late, which is logged.
 const LATE_HEARTBEATS: u32 = 5;
 /// Sending and installing a whole state.
@@ -50,6 +47,8 @@ type AppendResults<'s> = BoxStream<'s, Result<StreamAppendResult<TypeConfig>, Rp
 
 pub(crate) struct PeerNetworkFactory {
     pub(crate) links: Arc<Links>,
+    /// An answer counts for a heartbeat that was sent at most so long after its own.
+    pub(crate) older_answers: Duration,
 }
 
 impl RaftNetworkFactory<TypeConfig> for PeerNetworkFactory {
@@ -70,13 +69,21 @@ impl RaftNetworkFactory<TypeConfig> for PeerNetworkFactory {
 
 impl PeerNetworkFactory {
     fn network(&self, target: u64, node: &PeerNode, purpose: Purpose) -> PeerNetwork {
-        PeerNetwork { links: self.links.clone(), target, node: node.clone(), purpose, heartbeats: None }
+        PeerNetwork {
+            links: self.links.clone(),
+            older_answers: self.older_answers,
+            target,
+            node: node.clone(),
+            purpose,
+            heartbeats: None,
+        }
     }
 }
 
 /// One way of reaching one peer.
 pub(crate) struct PeerNetwork {
     links: Arc<Links>,
+    older_answers: Duration,
     target: u64,
     node: PeerNode,
     purpose: Purpose,
@@ -118,11 +125,12 @@ impl PeerNetwork {
         let heartbeats = self.heartbeats.insert(kept);
         if interval * LATE_HEARTBEATS <= heartbeats.overdue() {
             self.links.late(self.target, &self.node, heartbeats.overdue());
+            self.links.traffic(self.target).failed();
         }
         let message = wire::append_to_wire(request);
         let traffic = self.links.traffic(self.target);
         traffic.sent(message.encoded_len());
-        let (answer, took) = match heartbeats.exchange(message, interval * OLDER_HEARTBEATS).await {
+        let (answer, took) = match heartbeats.exchange(message, self.older_answers).await {
             Ok(answered) => answered,
             Err(status) => {
                 self.heartbeats = None;

@@ -10,10 +10,11 @@
 use super::wire;
 use crate::state_machine::MeerkatRaft;
 use crate::type_config::{LogId, TypeConfig, Vote};
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer as pb;
+use meerkat_proto::pb::peer::append_response::Result as Wire;
 use openraft::RaftState;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, StreamAppendResult};
 use std::collections::VecDeque;
@@ -61,15 +62,29 @@ impl Heartbeats {
         if self.unanswered.len() < UNANSWERED_MAX && self.requests.try_send(heartbeat).is_ok() {
             self.unanswered.push_back(now);
         }
-        while let Some(answer) = poll_fn(|context| self.answers.lock().poll_next_unpin(context)).await {
-            let answer = answer?;
-            if let Some(sent) = self.unanswered.pop_front()
-                && now.saturating_duration_since(sent) <= older
-            {
-                return Ok((answer, sent.elapsed()));
+        let mut newest = None;
+        loop {
+            let next = poll_fn(|context| self.answers.lock().poll_next_unpin(context));
+            let next = match newest.is_none() {
+                true => next.await,
+                // All that has come, or late answers would stand before those of later heartbeats for ever.
+                false => match next.now_or_never() {
+                    Some(next) => next,
+                    None => break,
+                },
+            };
+            let answer = next.unwrap_or_else(|| Err(Status::unavailable("the peer has ended the stream")))?;
+            let Some(sent) = self.unanswered.pop_front() else { continue };
+            // A refusal counts however old it is.
+            let refuses = matches!(answer.result, Some(Wire::Conflict(_) | Wire::HigherBallot(_)));
+            if refuses || now.saturating_duration_since(sent) <= older {
+                newest = Some((answer, sent.elapsed()));
+            }
+            if refuses {
+                break;
             }
         }
-        Err(Status::unavailable("the peer has ended the stream"))
+        newest.ok_or_else(|| Status::unavailable("the peer has ended the stream"))
     }
 
     /// For how long the oldest has been without an answer.
@@ -168,6 +183,26 @@ mod tests {
             let mut heartbeats = peer(Duration::from_millis(delay_ms));
             let answered = answered(&mut heartbeats, 20).await;
             assert_eq!(answered, 20 - missed, "answers after {delay_ms} ms");
+        }
+    }
+
+    /// Otherwise each answer after a stall would be that of an earlier heartbeat, to the end of the term.
+    #[tokio::test(start_paused = true)]
+    async fn after_a_stall_answers_are_those_of_their_own_heartbeats() {
+        let stalled = Instant::now() + Duration::from_millis(250);
+        let mut heartbeats = Heartbeats::open(|requests| {
+            let answers = requests.then(move |_| async move {
+                tokio::time::sleep_until(stalled).await;
+                Ok(pb::AppendResponse::default())
+            });
+            answers.boxed()
+        });
+        answered(&mut heartbeats, 4).await;
+        for _ in 0..3 {
+            let (_, took) =
+                heartbeats.exchange(pb::AppendRequest::default(), OLDER).await.expect("an answer");
+            assert!(took < INTERVAL / 10, "{took:?}");
+            sleep(INTERVAL).await;
         }
     }
 
