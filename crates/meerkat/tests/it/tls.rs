@@ -153,7 +153,8 @@ fn clients_are_let_in_by_the_certificates_they_show() {
     ]);
     let (door, metrics) = (format!("127.0.0.1:{}", free_port()), format!("127.0.0.1:{}", free_port()));
     flags.extend([
-        format!("--listen-listwatch-urls=https://{door}"),
+        // Named twice, as lists that are put together may: that opens nothing to callers without TLS.
+        format!("--listen-listwatch-urls=https://{door},https://{door}"),
         format!("--listen-metrics-urls=https://{metrics}"),
     ]);
     let place = Place::new();
@@ -187,6 +188,14 @@ fn clients_are_let_in_by_the_certificates_they_show() {
     for address in [&door, &metrics] {
         let got_in = get(address, "/version", &ours.file, None);
         assert!(got_in.is_err(), "without a certificate: {got_in:?}");
+        let mut plain = std::net::TcpStream::connect(address).expect("it listens");
+        let _ = std::io::Write::write_all(
+            &mut plain,
+            b"GET /version HTTP/1.1\r\nHost: m\r\nConnection: close\r\n\r\n",
+        );
+        let mut answer = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut plain, &mut answer);
+        assert!(!answer.starts_with(b"HTTP/1.1"), "without TLS: {}", answer.escape_ascii());
     }
 
     // The same door as a process of its own, with TLS on both sides.

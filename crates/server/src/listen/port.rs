@@ -77,18 +77,27 @@ pub async fn bind_client(
     keys: &Keys,
     network: NetworkOptions,
 ) -> Result<Vec<Port>, ListenError> {
+    let wanted = wanted(urls, |url| keys.for_client(url));
+    bind(wanted, open_files::places_of_clients(), network).await
+}
+
+/// Each address once, however many URLs name it.
+fn wanted(urls: &[MemberUrl], acceptor: impl Fn(&MemberUrl) -> Option<Acceptor>) -> Vec<Wanted<'_>> {
     let mut wanted: Vec<Wanted<'_>> = Vec::new();
     for url in urls {
-        let tls = keys.for_client(url);
+        let tls = acceptor(url);
         let is_other =
             |other: &&mut Wanted<'_>| url.host_and_port().is_some() && other.url.address() == url.address();
         match wanted.iter_mut().find(is_other) {
-            // An address is listed once with each scheme, so this is the other one.
-            Some(same) => *same = Wanted { tls: same.tls.take().or(tls), or_plain: true, ..*same },
+            // Only a URL that says `http://` opens the address to callers without TLS.
+            Some(same) => {
+                let or_plain = same.or_plain || same.tls.is_some() != tls.is_some();
+                *same = Wanted { tls: same.tls.take().or(tls), or_plain, ..*same };
+            }
             None => wanted.push(Wanted { url, tls, or_plain: false }),
         }
     }
-    bind(wanted, open_files::places_of_clients(), network).await
+    wanted
 }
 
 /// As [`bind_client`], for other members.
