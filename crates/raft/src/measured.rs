@@ -37,6 +37,11 @@ impl Default for StateTimes {
 }
 
 impl StateTimes {
+    /// Counts a read that took longer than it should among what was slow to apply, as etcd does.
+    pub fn count_slow(&self) {
+        self.slow_applies.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub fn slow_applies(&self) -> u64 {
         self.slow_applies.load(Ordering::Relaxed)
     }

@@ -31,12 +31,34 @@ impl Slow {
         tracing::warn!("time spent" = spent, remote, "response type" = path, left_out, "request stats");
     }
 
-    /// Tells of something that was read, if that was slow.
-    pub(crate) fn read(&self, took: Duration, prefix: &'static str, request: impl FnOnce() -> String) {
-        let Some(left_out) = self.turn(took) else { return };
-        let (took, expected_duration) = (go_duration::format(took), go_duration::format(self.expected));
-        let request = request();
-        tracing::warn!(took, expected_duration, prefix, request, left_out, "apply request took too long");
+    /// Tells of something that was read, or that failed to be, if that was slow; and says whether it was.
+    pub(crate) fn read(
+        &self,
+        took: Duration,
+        prefix: &'static str,
+        request: impl FnOnce() -> String,
+        error: Option<&str>,
+    ) -> bool {
+        let is_slow = self.expected < took;
+        if let Some(left_out) = self.turn(took) {
+            let (took, expected_duration) = (go_duration::format(took), go_duration::format(self.expected));
+            let request = request();
+            tracing::warn!(
+                took,
+                expected_duration,
+                prefix,
+                request,
+                error,
+                left_out,
+                "apply request took too long"
+            );
+        }
+        is_slow
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_told(&self) -> bool {
+        self.told.load(Ordering::Relaxed) != 0
     }
 
     /// How many were left out before this one; none if it was not slow or is left out itself.

@@ -122,6 +122,28 @@ impl KvService {
         let read = meerkat_raft::threads::spawn_blocking(move || read(&reader));
         read.await.map_err(|error| status::worker_lost(&error))?.map_err(|error| status::read(&error))
     }
+
+    /// Logs and counts a read that took longer than it should, whatever became of it.
+    fn judge_pace(
+        &self,
+        began: Instant,
+        prefix: &'static str,
+        request: impl FnOnce() -> String,
+        error: Option<&Status>,
+    ) {
+        if self.slow_reads.read(began.elapsed(), prefix, request, error.map(Status::message)) {
+            self.raft.state_times().count_slow();
+        }
+    }
+}
+
+/// A range as etcd's log has it.
+fn in_etcds_words(keys: &KeyRange) -> String {
+    let (first, end) = (keys.first().as_bytes().escape_ascii(), keys.range_end());
+    match end.is_empty() {
+        true => format!("key:\"{first}\" "),
+        false => format!("key:\"{first}\" range_end:\"{}\" ", end.escape_ascii()),
+    }
 }
 
 fn is_short(query: &RangeQuery) -> bool {
@@ -146,9 +168,13 @@ impl Kv for KvService {
         let began = Instant::now();
         let query = RangeQuery::try_from(request.into_inner()).map_err(status::bad_request)?;
         let keys = query.keys.clone();
-        self.become_fresh(query.consistency).await?;
-        let answer = self.read(caller, query).await?;
-        self.slow_reads.read(began.elapsed(), "read-only range ", || format!("{keys:?}"));
+        let read = async {
+            self.become_fresh(query.consistency).await?;
+            self.read(caller, query).await
+        };
+        let answer = read.await;
+        self.judge_pace(began, "read-only range ", || in_etcds_words(&keys), answer.as_ref().err());
+        let answer = answer?;
         Ok(Response::new(convert::answer::range(self.headers.at(answer.revision), answer)))
     }
 
@@ -186,16 +212,19 @@ impl Kv for KvService {
         let txn = convert::txn::txn(wire, self.max_txn_ops).map_err(status::bad_request)?;
         let done = if txn.is_read_only() {
             let (began, operations) = (Instant::now(), txn.operations().count());
-            self.become_fresh(txn_consistency(&txn)).await?;
-            let done = self.read_long(move |reader| {
-                let pinned = reader.pin();
-                caller.may(&pinned, needs_of_txn(&txn))?;
-                pinned.read_txn(&txn)
-            });
-            let done = done.await?;
+            let read = async {
+                self.become_fresh(txn_consistency(&txn)).await?;
+                let read = self.read_long(move |reader| {
+                    let pinned = reader.pin();
+                    caller.may(&pinned, needs_of_txn(&txn))?;
+                    pinned.read_txn(&txn)
+                });
+                read.await
+            };
+            let done = read.await;
             let request = || format!("{operations} operations");
-            self.slow_reads.read(began.elapsed(), "read-only txn ", request);
-            done
+            self.judge_pace(began, "read-only txn ", request, done.as_ref().err());
+            done?
         } else {
             self.check_size(bytes)?;
             let Outcome::Txn(done) = self.propose(&caller, Command::Txn(txn)).await? else {

@@ -203,6 +203,7 @@ where
         Box::pin(async move {
             let mut handling = handling;
             let response = response.await?;
+            handling.made = Some(handling.began.elapsed());
             if let Some(status) = Status::from_header_map(response.headers()) {
                 handling.end(status.code());
                 return Ok(response);
@@ -219,12 +220,14 @@ struct Handling {
     method: Arc<Method>,
     from: Option<SocketAddr>,
     began: Instant,
+    /// How long the answer took to make. What is left is the client's, who takes it as fast as it likes.
+    made: Option<Duration>,
     ended: bool,
 }
 
 impl Handling {
     fn begin(calls: Arc<Calls>, method: Arc<Method>, from: Option<SocketAddr>) -> Handling {
-        Handling { calls, method, from, began: Instant::now(), ended: false }
+        Handling { calls, method, from, began: Instant::now(), made: None, ended: false }
     }
 
     fn end(&mut self, code: Code) {
@@ -235,6 +238,7 @@ impl Handling {
         method.handled[code as usize].fetch_add(1, Ordering::Relaxed);
         method.seconds.observe(took);
         if method.kind == "unary" {
+            let took = self.made.unwrap_or(took);
             self.calls.slow.call(took, || format!("/{}/{}", method.service, method.name), self.from);
         }
     }
@@ -381,6 +385,19 @@ mod tests {
         drop(handling);
         let handled = |code: Code| method.handled[code as usize].load(Ordering::Relaxed);
         assert_eq!((handled(Code::Ok), handled(Code::Cancelled)), (1, 1));
+    }
+
+    #[test]
+    fn slow_client_makes_no_slow_call() {
+        let calls = Arc::new(Calls::new(Duration::from_millis(100)));
+        let method = calls.method("/etcdserverpb.KV/Range").expect("a method").clone();
+        for (made_ms, is_slow) in [(1, false), (200, true)] {
+            let mut handling = Handling::begin(calls.clone(), method.clone(), None);
+            handling.began -= Duration::from_secs(10);
+            handling.made = Some(Duration::from_millis(made_ms));
+            handling.end(Code::Ok);
+            assert_eq!(calls.slow.has_told(), is_slow, "{made_ms} ms");
+        }
     }
 
     #[test]

@@ -119,7 +119,11 @@ pub(super) fn changes(page: &mut Page, changes: &Changes, raft: &RaftNode) {
     let labels = "version=\"v3\",op=\"Batch\",success=\"true\"";
     let sum = times.apply.total().as_secs_f64();
     page.buckets("etcd_server_apply_duration_seconds", labels, times.apply.buckets(), sum);
-    page.counter("etcd_server_slow_apply_total", "Batches above 100 ms.", times.slow_applies());
+    page.counter(
+        "etcd_server_slow_apply_total",
+        "Batches and reads above --warning-apply-duration.",
+        times.slow_applies(),
+    );
     page.counter("etcd_server_slow_read_indexes_total", "Reads that waited long.", raft.reads().slow());
     page.gauge(
         "etcd_server_snapshot_apply_in_progress_total",
@@ -210,7 +214,7 @@ pub(super) fn peers(page: &mut Page, raft: &RaftNode) {
     rows("etcd_network_peer_sent_failures_total", "counter", "Calls that failed.", &|peer| {
         (format!("To=\"{}\"", peer.member), peer.traffic.failures())
     });
-    rows("etcd_network_active_peers", "gauge", "Whether the last call reached it.", &|peer| {
+    rows("etcd_network_active_peers", "gauge", "Whether it is connected.", &|peer| {
         (format!("Local=\"{me}\",Remote=\"{}\"", peer.member), u64::from(peer.active))
     });
     let known = raft.members();
