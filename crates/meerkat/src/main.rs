@@ -113,6 +113,10 @@ fn may_shorten(called: &str, path: &[&str]) -> bool {
         ("etcdutl", [name]) => ["completion", "defrag", "help", "snapshot", "version"].contains(name),
         ("etcdutl", ["snapshot", name]) => ["restore", "status"].contains(name),
         ("etcdctl", ["snapshot", name]) => *name == "save",
+        // Ours are spelled out: none of them is started by a slip, nor takes a prefix from etcdctl's commands.
+        (_, ["serve" | "dev" | "demo" | "bench" | "listwatch" | "gateway" | "kubeconfig" | "migrate"]) => {
+            false
+        }
         _ => true,
     }
 }
@@ -212,8 +216,10 @@ mod tests {
     fn prefixes_are_those_of_the_tool_that_was_called() {
         for (line, expected) in [
             ("/usr/bin/meerkat serve --name a", Some("serve")),
-            ("meerkat ser", Some("serve")),
-            ("meerkat s", None),
+            ("meerkat ser", None),
+            ("meerkat s", Some("snapshot")),
+            ("meerkat k", None),
+            ("meerkat kubeconfig", Some("kubeconfig")),
             ("meerkat", Some("")),
             ("etcdctl s", Some("snapshot")),
             ("etcdctl snapshot s", Some("snapshot save")),

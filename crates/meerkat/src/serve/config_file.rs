@@ -20,7 +20,11 @@ pub fn settings(text: &str) -> Result<Vec<Setting>, String> {
     };
     let mut settings = Vec::new();
     for (key, value) in &mapping {
-        let key = name(key)?;
+        // In files etcd spells this one so.
+        let key = match name(key)? {
+            "experimental-snapshot-catch-up-entries" => "experimental-snapshot-catchup-entries",
+            key => key,
+        };
         match key {
             "client-transport-security" => section(key, value, client_flag, &mut settings)?,
             "peer-transport-security" => section(key, value, peer_flag, &mut settings)?,

@@ -427,9 +427,6 @@ impl Flag {
 
 /// The flag of that name, under its own spelling or with the `experimental-` it once had.
 pub fn find(name: &str) -> Option<&'static Flag> {
-    // In files etcd spells it so.
-    let name =
-        if name == "experimental-snapshot-catch-up-entries" { "snapshot-catchup-entries" } else { name };
     let flag = |name: &str| FLAGS.iter().find(|flag| flag.name == name);
     let once = || name.strip_prefix("experimental-").filter(|name| EXPERIMENTAL.contains(name));
     flag(name).or_else(|| once().and_then(flag))

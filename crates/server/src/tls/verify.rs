@@ -31,6 +31,7 @@ impl AllowList {
     fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         let common_name = certificate::common_name(certificate).unwrap_or_default();
         if !self.common_names.is_empty() && !self.common_names.contains(&common_name) {
+            tracing::warn!(common_name, "certificate has a common name that is not allowed");
             return Err(refused(&self.common_names, common_name));
         }
         if self.host_names.is_empty() {
