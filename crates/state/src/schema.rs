@@ -38,9 +38,9 @@ pub const FORMAT_VERSION: u64 = 4;
 /// roles and alarms.
 const FORMATS_TAKEN_OVER: [u64; 2] = [2, 3];
 
-const FORMAT: &[u8] = b"format";
+pub(crate) const FORMAT: &[u8] = b"format";
 pub(crate) const REGISTERS: &[u8] = b"registers";
-const MEMBERSHIP: &[u8] = b"membership";
+pub(crate) const MEMBERSHIP: &[u8] = b"membership";
 const MEMBER: &[u8] = b"member/";
 const MEMBER_END: &[u8] = b"member0";
 const REMOVED: &[u8] = b"removed/";
