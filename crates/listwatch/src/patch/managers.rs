@@ -5,6 +5,7 @@
 
 use super::field_set::FieldSet;
 use crate::object::Object;
+use crate::published::typed;
 use crate::timestamp::Timestamp;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -87,7 +88,9 @@ impl Managers {
             let none = Value::Object(Map::new());
             let fields =
                 FieldSet::decode(entry.get("fieldsV1").filter(|set| !set.is_null()).unwrap_or(&none))?;
-            managers.insert(manager, Owned { fields, time: text("time") });
+            // A time that no client in Go could read is as none.
+            let time = Some(text("time")).filter(|time| typed::is_time(time)).unwrap_or_default();
+            managers.insert(manager, Owned { fields, time });
         }
         Some(Managers(managers))
     }
@@ -205,6 +208,10 @@ mod tests {
         let entries = [update("b", 2, "x"), update("a", 3, "y"), apply.clone()];
         let read = Managers::decode(&entries).expect("good entries");
         assert_eq!(read.encode(), [apply, update("b", 2, "x"), update("a", 3, "y")]);
+        let mut strange = update("a", 1, "x");
+        strange["time"] = json!("yesterday");
+        let read = Managers::decode(&[strange]).expect("a good entry").encode();
+        assert_eq!((&read[0]["manager"], read[0].get("time")), (&json!("a"), None));
         assert_eq!(Managers::decode(&[json!({})]), None);
         assert_eq!(Managers::decode(&[json!({ "operation": "Update", "fieldsV1": { "bad": {} } })]), None);
     }

@@ -12,7 +12,7 @@ pub mod wire;
 pub use list::ListEncoder;
 
 use crate::object::DEPTH_MAX;
-use crate::published::{self, Field, Message, Shape, Type};
+use crate::published::{self, Field, Message, Shape, Type, typed};
 use crate::status::{Reason, Refusal};
 use crate::timestamp::Timestamp;
 use base64::Engine;
@@ -374,7 +374,7 @@ fn encode_value(of: Type, number: u32, value: &Value, writer: &mut Writer) {
         (Type::Double, Value::Number(value)) => writer.double(number, value.as_f64().unwrap_or_default()),
         // What is not Base64 was stored by somebody who bypassed this door; there are no bytes to tell of.
         (Type::Bytes, Value::String(text)) => {
-            writer.bytes(number, &STANDARD.decode(text).unwrap_or_default());
+            writer.bytes(number, &typed::bytes(text).unwrap_or_default());
         }
         (Type::Time | Type::MicroTime, Value::String(text)) => {
             if let Some(time) = time(text) {

@@ -312,3 +312,10 @@ fn the_other_kinds_that_clients_send_so() {
         there_and_back(object);
     }
 }
+
+#[test]
+fn bytes_that_were_stored_over_several_lines_are_told() {
+    let secret = |text: &str| json!({ "apiVersion": "v1", "kind": "Secret", "data": { "k": text } });
+    assert_eq!(encode(&secret("aGVs\nbG8=\n")), encode(&secret("aGVsbG8=")));
+    assert_ne!(encode(&secret("aGVs\nbG8=\n")), encode(&secret("")));
+}

@@ -13,8 +13,8 @@ use crate::object::Object;
 use crate::registry::Kind;
 use crate::status::Refusal;
 use crate::timestamp::Timestamp;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::{DecodeError, Engine, alphabet};
 use serde_json::{Map, Value, json};
 
 /// Unknown fields that are told of; more are taken out silently.
@@ -64,6 +64,15 @@ impl Reader {
             }
             self.path.push(Step::Field(name.clone()));
             let stays = match message.field(name) {
+                // The templates of claims in a StatefulSet may say of what type they are.
+                None if message.name == "core.PersistentVolumeClaim"
+                    && matches!(name.as_str(), "apiVersion" | "kind") =>
+                {
+                    if !value.is_string() && !value.is_null() {
+                        fault = Some(self.misfit(message, "string", value));
+                    }
+                    !value.is_null()
+                }
                 None => {
                     if self.unknown.len() < TOLD_MAX {
                         self.unknown.push(self.path());
@@ -138,8 +147,13 @@ impl Reader {
             }
             (Type::Int64, Value::Number(number)) => number.is_i64(),
             (Type::Json, _) => true,
-            (Type::Bytes, Value::String(text)) => base64(text).map(|()| true)?,
-            (Type::Time | Type::MicroTime, Value::String(text)) => time(text).map(|()| true)?,
+            (Type::Bytes, Value::String(text)) => {
+                if let Some(canonical) = base64(text)? {
+                    *text = canonical;
+                }
+                true
+            }
+            (Type::Time | Type::MicroTime, Value::String(text)) => time(field.of, text).map(|()| true)?,
             (Type::Time | Type::MicroTime, value) => return Err(bare_misfit("string", value)),
             (Type::Quantity, value) => quantity(value).map(|()| true)?,
             (Type::IntOrString, Value::String(_)) => true,
@@ -252,20 +266,52 @@ fn zero(of: Type) -> Value {
     }
 }
 
-fn base64(text: &str) -> Result<(), String> {
-    use base64::DecodeError::{InvalidByte, InvalidLastSymbol, InvalidLength, InvalidPadding};
-    let text: String = text.chars().filter(|letter| !matches!(letter, '\r' | '\n')).collect();
-    let at = match STANDARD.decode(&text) {
-        Ok(_) => return Ok(()),
-        Err(InvalidByte(at, _) | InvalidLastSymbol(at, _) | InvalidLength(at)) => at,
-        Err(InvalidPadding) => text.len(),
+/// The bytes of Base64 as Go reads it: over several lines, and whatever the bits are that follow the last byte.
+pub fn bytes(text: &str) -> Result<Vec<u8>, DecodeError> {
+    const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    static AS_GO: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, CONFIG);
+    if text.contains(['\r', '\n']) {
+        return AS_GO.decode(text.replace(['\r', '\n'], ""));
+    }
+    AS_GO.decode(text)
+}
+
+/// How the same bytes are kept, if otherwise: readers that are stricter than Go can read them so.
+fn base64(text: &str) -> Result<Option<String>, String> {
+    if STANDARD.decode(text).is_ok() {
+        return Ok(None);
+    }
+    let at = match bytes(text) {
+        Ok(bytes) => return Ok(Some(STANDARD.encode(bytes))),
+        Err(
+            DecodeError::InvalidByte(at, _)
+            | DecodeError::InvalidLastSymbol(at, _)
+            | DecodeError::InvalidLength(at),
+        ) => at,
+        Err(DecodeError::InvalidPadding) => text.len(),
     };
     Err(format!("illegal base64 data at input byte {at}"))
 }
 
-fn time(text: &str) -> Result<(), String> {
-    let why = || format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?}");
-    Timestamp::parse(text).map(drop).ok_or_else(why)
+/// Whether a client in Go can read it as a point in time.
+pub fn is_time(text: &str) -> bool {
+    time(Type::Time, text).is_ok()
+}
+
+/// Go is stricter than RFC 3339, and of microseconds it wants all six digits.
+fn time(of: Type, text: &str) -> Result<(), String> {
+    let micros = matches!(of, Type::MicroTime);
+    let layout = if micros { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
+    let (date, rest) = text.split_at_checked(19).unwrap_or_default();
+    let digits = rest.strip_prefix('.').map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+    let is_go = date.as_bytes().get(10) == Some(&b'T')
+        && !date.ends_with("60")
+        && !rest.ends_with('z')
+        && (!micros || digits == 6);
+    match Timestamp::parse(text) {
+        Some(_) if is_go => Ok(()),
+        _ => Err(format!("parsing time {text:?} as {layout:?}: cannot parse {text:?}")),
+    }
 }
 
 /// A number, and what it is multiplied with.
@@ -367,6 +413,73 @@ mod tests {
         assert_eq!(object, kept);
         let (object, _) = reading("v1", "ConfigMap", json!({ "data": { "a": null } }));
         assert_eq!(object, json!({ "data": { "a": "" } }));
+    }
+
+    #[test]
+    fn base64_is_read_as_go_reads_it_and_kept_in_one_form() {
+        let read = |text: &str| {
+            let (object, read) = reading("v1", "Secret", json!({ "data": { "a": text } }));
+            read.map(|_| object["data"]["a"].as_str().map(str::to_owned).unwrap_or_default())
+        };
+        for text in ["aGVsbG8=", "aGVs\nbG8=\n", "aGVs\r\nbG8=", "aGVsbG9="] {
+            assert_eq!(read(text).as_deref(), Ok("aGVsbG8="), "{text:?}");
+        }
+        for bad in ["aGVsbG8", "aGVs bG8=", "?"] {
+            assert!(read(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_those_that_go_can_read() {
+        let read = |field: &str, text: &str| {
+            let lease = json!({ "spec": { field: text }, "metadata": {} });
+            let event = json!({ field: text });
+            match field {
+                "renewTime" => reading("coordination.k8s.io/v1", "Lease", lease).1,
+                _ => reading("v1", "Event", event).1,
+            }
+        };
+        for good in ["2024-01-31T12:00:59Z", "2024-01-31T12:00:00.5+01:00", "2024-01-31T12:00:00-23:59"] {
+            assert!(read("firstTimestamp", good).is_ok(), "{good}");
+        }
+        for bad in [
+            "2024-01-31t12:00:00Z",
+            "2024-01-31 12:00:00Z",
+            "2024-01-31T12:00:00z",
+            "2024-01-31T12:00:60Z",
+            "2024-01-31T12:00:00",
+            "2024-01-31T12:00:00+0100",
+            "2024-01-31",
+            "é024-01-31T12:00:0é0Z",
+            "",
+        ] {
+            assert!(read("firstTimestamp", bad).is_err(), "{bad}");
+            assert!(read("renewTime", bad).is_err(), "{bad}");
+        }
+        for (text, is_good) in [
+            ("2024-01-31T12:00:00.123456Z", true),
+            ("2024-01-31T12:00:00.123456+01:00", true),
+            ("2024-01-31T12:00:00Z", false),
+            ("2024-01-31T12:00:00.123Z", false),
+            ("2024-01-31T12:00:00.1234567Z", false),
+        ] {
+            assert_eq!(read("renewTime", text).is_ok(), is_good, "{text}");
+        }
+    }
+
+    #[test]
+    fn templates_of_claims_may_say_their_type() {
+        let set = |claim: Value| json!({ "spec": { "volumeClaimTemplates": [claim] } });
+        let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {} });
+        let (object, unknown) = reading("apps/v1", "StatefulSet", set(claim.clone()));
+        assert_eq!((object, unknown), (set(claim), Ok(Vec::new())));
+        let (object, _) = reading("apps/v1", "StatefulSet", set(json!({ "kind": null })));
+        assert_eq!(object, set(json!({})));
+        let (_, read) = reading("apps/v1", "StatefulSet", set(json!({ "kind": 1 })));
+        assert!(read.expect_err("another type").contains("of type string"));
+        let misplaced = json!({ "spec": { "template": { "kind": "PodTemplate" } } });
+        let (_, unknown) = reading("apps/v1", "StatefulSet", misplaced);
+        assert_eq!(unknown, Ok(vec!["spec.template.kind".to_owned()]));
     }
 
     #[test]
