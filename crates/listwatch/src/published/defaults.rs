@@ -141,7 +141,7 @@ fn put(message: &Message, object: &mut Fields, path: &[&str], value: &Value) {
         let is_absent = match object.get(*first) {
             None | Some(Value::Null) => true,
             Some(Value::Array(items)) => items.is_empty(),
-            Some(Value::String(text)) => text.is_empty() && !field.keeps_zero,
+            Some(Value::String(text)) => text.is_empty() && message.omits_zero(field),
             Some(Value::Number(number)) => number.as_i64() == Some(0) && !field.keeps_zero,
             Some(_) => false,
         };

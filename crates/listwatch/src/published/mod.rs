@@ -7,6 +7,7 @@
 //! member (and the tests below) when it is first needed. A message may contain itself.
 
 pub mod defaults;
+pub mod meaning;
 pub mod typed;
 
 use std::collections::HashMap;
@@ -179,6 +180,12 @@ impl Message {
             Type::Inline(inner) => inner.field(name),
             _ => Some(field).filter(|field| field.name == name),
         })
+    }
+
+    /// Whether a zero of one of its fields means as much as its absence. Go always writes a field that must
+    /// be there, and this one that need not.
+    pub fn omits_zero(&self, field: &Field) -> bool {
+        !field.keeps_zero || field.required || (self.name == "rbac.RoleRef" && field.name == "apiGroup")
     }
 
     /// `io.k8s.api.core.v1.Pod`

@@ -10,10 +10,12 @@ mod contents;
 mod cron;
 mod rule;
 mod selector;
+mod suspended;
 mod table;
 
 use crate::object::Object;
 use crate::object::check::CAUSES_MAX;
+use crate::published::meaning;
 use crate::registry::Kind;
 use crate::status::Cause;
 use rule::Rule;
@@ -51,19 +53,26 @@ pub fn on_update(stored: &Object, object: &Object, kind: &Kind) -> Vec<Cause> {
     causes
 }
 
-/// Fields that keep the value they have.
+/// Fields that keep the value they have, however it is spelled.
 fn fixed(stored: &Object, object: &Object, kind: &Kind) -> Vec<Cause> {
     let mut causes = Vec::new();
+    let Some(message) = kind.published() else { return causes };
     for (path, hold) in table::fixed(&kind.group, &kind.kind) {
-        let (old, new) = (at(stored, path), at(object, path));
+        let mut old = meaning::at(message, stored.as_map(), path);
+        let mut new = meaning::at(message, object.as_map(), path);
+        if matches!(hold, table::Hold::Template) && suspended::may_move(stored) {
+            suspended::forget_place(&mut old);
+            suspended::forget_place(&mut new);
+        }
         // One that has no value yet may get one: it may be a default that came since.
-        let is_kept = old.is_null()
+        let is_absent = at(stored, path).is_null() || (at(stored, path) == "" && old.is_null());
+        let is_kept = is_absent
             || match hold {
                 table::Hold::Equal => old == new,
-                table::Hold::AtLeast => says_as_much(old, new),
+                table::Hold::AtLeast | table::Hold::Template => says_as_much(&old, &new),
             };
         if !is_kept {
-            causes.push(Cause::invalid(*path, new, "field is immutable"));
+            causes.push(Cause::invalid(*path, at(object, path), "field is immutable"));
         }
     }
     causes
@@ -85,6 +94,7 @@ fn says_as_much(old: &Value, new: &Value) -> bool {
         (Value::Array(old), Value::Array(new)) => {
             old.len() == new.len() && old.iter().zip(new).all(|(old, new)| says_as_much(old, new))
         }
+        (Value::Null, Value::Object(_)) => true,
         (old, new) => old == new,
     }
 }

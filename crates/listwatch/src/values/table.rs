@@ -20,6 +20,8 @@ pub enum Hold {
     Equal,
     /// What was said stays; defaults may come.
     AtLeast,
+    /// The same, but for where pods run and what they get, while nothing runs of a suspended Job.
+    Template,
 }
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -249,7 +251,7 @@ pub fn of(group: &str, kind: &str) -> &'static [Part] {
 
 /// What cannot change once it has a value.
 pub fn fixed(group: &str, kind: &str) -> &'static [(&'static str, Hold)] {
-    use Hold::{AtLeast, Equal};
+    use Hold::{AtLeast, Equal, Template};
     match (group, kind) {
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => &[("spec.selector", Equal)],
         ("apps", "StatefulSet") => &[
@@ -260,7 +262,7 @@ pub fn fixed(group: &str, kind: &str) -> &'static [(&'static str, Hold)] {
         ],
         ("batch", "Job") => &[
             ("spec.selector", Equal),
-            ("spec.template", AtLeast),
+            ("spec.template", Template),
             ("spec.completionMode", Equal),
             ("spec.backoffLimitPerIndex", Equal),
             ("spec.managedBy", Equal),

@@ -127,6 +127,115 @@ fn selector_and_job_template_are_immutable() {
 }
 
 #[test]
+fn every_fixed_field_is_one_of_its_kind() {
+    for kind in Registry::built_in().kinds() {
+        for (path, _) in table::fixed(&kind.group, &kind.kind) {
+            let mut message = kind.published();
+            for name in path.split('.') {
+                let field = message.and_then(|message| message.field(name));
+                let field = field.unwrap_or_else(|| panic!("{} {path}", kind.kind));
+                message = match field.of {
+                    crate::published::Type::Message(inner) => Some(inner),
+                    _ => None,
+                };
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_spelled_otherwise_is_no_change() {
+    let refused = |group: &str, name: &str, stored: &Value, new: Value| {
+        told(on_update(&object(stored.clone()), &object(new), &kind(group, name))).len()
+    };
+    let mut job = json!({ "metadata": { "name": "a" }, "spec": { "template": template() } });
+    job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+    let main = "/spec/template/spec/containers/0";
+    let job = changed(
+        changed(
+            job,
+            main,
+            json!({ "name": "main", "image": "web", "env": [{ "name": "E", "value": "" }],
+            "resources": { "limits": { "cpu": 1, "memory": "1024Mi" }, "requests": { "cpu": "0.5" } } }),
+        ),
+        "/spec/template/spec/hostNetwork",
+        json!(false),
+    );
+    let mut sent = changed(
+        job.clone(),
+        main,
+        json!({ "name": "main", "image": "web", "env": [{ "name": "E" }],
+        "resources": { "limits": { "cpu": "1", "memory": "1Gi" }, "requests": { "cpu": "500m" } } }),
+    );
+    sent["spec"]["template"]["spec"]["hostNetwork"] = json!(null);
+    assert_eq!(refused("batch", "Job", &job, sent.clone()), 0);
+    let more = changed(sent, &format!("{main}/resources/limits/cpu"), json!("2"));
+    assert_eq!(refused("batch", "Job", &job, more), 1);
+
+    let claim = |size: &str, kind: Value| {
+        let mut claim = json!({ "metadata": { "name": "c" }, "spec": { "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": size } } } });
+        claim["kind"] = kind;
+        changed(workload(), "/spec/volumeClaimTemplates", json!([claim]))
+    };
+    let stored = claim("1Gi", json!("PersistentVolumeClaim"));
+    assert_eq!(refused("apps", "StatefulSet", &stored, claim("1024Mi", json!(null))), 0);
+    assert_eq!(refused("apps", "StatefulSet", &stored, claim("2Gi", json!(null))), 1);
+
+    let class = |parameters: Value| json!({ "provisioner": "p", "parameters": parameters });
+    assert_eq!(refused("storage.k8s.io", "StorageClass", &class(json!({})), class(json!(null))), 0);
+    assert_eq!(refused("storage.k8s.io", "StorageClass", &class(json!({})), class(json!({ "a": "b" }))), 1);
+
+    let binding =
+        |group: Value, name: &str| json!({ "roleRef": { "apiGroup": group, "kind": "Role", "name": name } });
+    let (empty, full) = (json!(""), json!("rbac.authorization.k8s.io"));
+    let bare = binding(empty.clone(), "r");
+    let of_rbac = "rbac.authorization.k8s.io";
+    assert_eq!(refused(of_rbac, "RoleBinding", &bare, binding(full.clone(), "r")), 0);
+    assert_eq!(refused(of_rbac, "RoleBinding", &bare, binding(full.clone(), "other")), 1);
+    assert_eq!(refused(of_rbac, "RoleBinding", &binding(full, "r"), binding(empty, "r")), 1);
+}
+
+#[test]
+fn a_suspended_job_may_be_placed() {
+    let mut job = json!({ "metadata": { "name": "a" }, "spec": { "suspend": true, "template": template() } });
+    job["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+    job["spec"]["template"]["spec"]["nodeSelector"] = json!({ "x": "y" });
+    let mut placed = job.clone();
+    placed["spec"]["suspend"] = json!(false);
+    let pod = &mut placed["spec"]["template"];
+    pod["metadata"] = json!({ "labels": { "app": "b" }, "annotations": { "a": "b" } });
+    pod["spec"]["nodeSelector"] = json!({ "zone": "1" });
+    pod["spec"]["tolerations"] = json!([{ "key": "k", "operator": "Exists" }]);
+    pod["spec"]["schedulingGates"] = json!([{ "name": "g" }]);
+    let terms = json!([{ "matchExpressions": [{ "key": "k", "operator": "Exists" }] }]);
+    let affinity =
+        json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } });
+    pod["spec"]["affinity"] = json!({ "nodeAffinity": affinity });
+    pod["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": "1" } });
+    let refused = |spec: Value, status: Value, new: &Value| {
+        let mut stored = job.clone();
+        stored["spec"]["suspend"] = spec;
+        stored["status"] = status;
+        told(on_update(&object(stored), &object(new.clone()), &kind("batch", "Job"))).len()
+    };
+    let stopped = json!([{ "type": "Suspended", "status": "True" }]);
+    let started = json!("2024-01-31T12:00:00Z");
+    for (suspend, status, expected) in [
+        (true, json!({}), 0),
+        (true, json!({ "active": 0, "startTime": null }), 0),
+        (true, json!({ "startTime": started, "conditions": stopped }), 0),
+        (true, json!({ "startTime": started }), 1),
+        (true, json!({ "active": 1, "conditions": stopped }), 1),
+        (false, json!({}), 1),
+    ] {
+        assert_eq!(refused(json!(suspend), status.clone(), &placed), expected, "{suspend} {status}");
+    }
+    let other = changed(placed, "/spec/template/spec/containers/0/image", json!("other"));
+    assert_eq!(refused(json!(true), json!({}), &other), 1);
+}
+
+#[test]
 fn what_was_wrong_before_does_not_block_an_update() {
     let stored = object(json!({ "metadata": { "name": "a" }, "spec": { "replicas": -1 } }));
     let mut sent = stored.clone();
