@@ -57,10 +57,10 @@ impl Storage {
         let decide = |current: Option<&Object>| {
             let stored = present(current, &rules)?;
             let patched = patched(form, stored.to_value(), body, &place.kind.kind)?;
-            let read = rules.read(patched, options.field_validation);
+            let read = rules.read_over(patched, options.field_validation, Some(stored));
             let (mut object, warnings) = read.map_err(|refusal| blame_patch(refusal, &rules, body))?;
             keep_uid(stored, &object, &rules)?;
-            rules.fill_defaults(&mut object);
+            rules.fill_defaults_over(stored, &mut object);
             let decision = rules.update(stored, object, endpoint, Some(subresource(endpoint)))?;
             Ok(Decided { decision, warnings })
         };

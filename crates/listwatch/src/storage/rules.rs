@@ -9,7 +9,7 @@ use crate::crd;
 use crate::object::Object;
 use crate::patch::apply::{self, Writer};
 use crate::patch::typed::Place;
-use crate::published::{defaults, typed};
+use crate::published::{defaults, meaning, typed};
 use crate::registry::{Kind, Registry};
 use crate::schema::{FieldValidation, Schema, cel};
 use crate::status::Refusal;
@@ -42,6 +42,13 @@ pub(super) fn subresource(endpoint: Endpoint) -> &'static str {
     }
 }
 
+const TEMPLATE: &str = "spec.template";
+
+/// Whether another template makes other pods.
+fn rolls_out(kind: &Kind) -> bool {
+    kind.group == "apps" && ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"].contains(&&*kind.kind)
+}
+
 impl Rules<'_> {
     /// An object as a client sent it or a patch made it, without what its kind does not know; and what is
     /// to be said of that.
@@ -50,8 +57,23 @@ impl Rules<'_> {
         body: Value,
         validation: FieldValidation,
     ) -> Result<(Object, Vec<String>), Refusal> {
+        self.read_over(body, validation, None)
+    }
+
+    /// [`Rules::read`]. Where what is stored has values of other types already, so may what a patch made of
+    /// it: it must be possible to label it, and to take its finalizers off.
+    pub(super) fn read_over(
+        &self,
+        body: Value,
+        validation: FieldValidation,
+        stored: Option<&Object>,
+    ) -> Result<(Object, Vec<String>), Refusal> {
         let (mut object, mut unknown) = Object::decode(body)?;
-        unknown.extend(typed::check(self.kind, &mut object)?);
+        match typed::check(self.kind, &mut object) {
+            Ok(found) => unknown.extend(found),
+            Err(_) if stored.is_some_and(|stored| typed::check(self.kind, &mut stored.clone()).is_err()) => {}
+            Err(refusal) => return Err(refusal),
+        }
         if self.kind.group.is_empty() && self.kind.kind == "Secret" {
             secret::encode(&mut object)?;
         }
@@ -72,6 +94,21 @@ impl Rules<'_> {
         }
         if let Some(message) = self.kind.published() {
             defaults::fill(message, object.as_map_mut());
+        }
+    }
+
+    /// [`Rules::fill_defaults`], but a template of pods that means what is stored stays as it is stored: with
+    /// defaults that it lacks it would be another one, and all pods would be made anew.
+    pub(super) fn fill_defaults_over(&self, stored: &Object, object: &mut Object) {
+        let template = |object: &Object| {
+            let message = self.kind.published().filter(|_| rolls_out(self.kind))?;
+            Some(meaning::at(message, object.as_map(), TEMPLATE)).filter(|template| !template.is_null())
+        };
+        let is_kept = template(object).is_some_and(|sent| template(stored) == Some(sent));
+        self.fill_defaults(object);
+        let kept = stored.get("spec").and_then(|spec| spec.get("template")).filter(|_| is_kept);
+        if let (Some(kept), Some(Value::Object(spec))) = (kept, object.as_map_mut().get_mut("spec")) {
+            spec.insert("template".to_owned(), kept.clone());
         }
     }
 
@@ -205,7 +242,10 @@ impl Rules<'_> {
         let api_version = self.kind.api_version();
         let writer = self.writer(subresource(endpoint), &api_version, &ignored);
         let mut object = apply::apply(live, config, &self.kind.group_resource(), &writer, force)?;
-        self.fill_defaults(&mut object);
+        match live {
+            Some(live) => self.fill_defaults_over(live, &mut object),
+            None => self.fill_defaults(&mut object),
+        }
         Ok(object)
     }
 

@@ -54,16 +54,20 @@ impl Storage {
             }
             (Part::Scale, None) => return Err(Refusal::no_such_page()),
         };
-        let (mut object, warnings) = rules.read(body, options.field_validation)?;
-        rules.fill_defaults(&mut object);
+        let (object, warnings) = rules.read(body, options.field_validation)?;
         let creates = place.kind.create_on_update && endpoint == Endpoint::Whole;
         let absent = if creates { Absent::Created } else { Absent::Refused };
         let decide = |current: Option<&Object>| {
+            let mut object = object.clone();
             let decision = match current {
                 Some(stored) => {
-                    rules.update(stored, object.clone(), endpoint, Some(subresource(endpoint)))?
+                    rules.fill_defaults_over(stored, &mut object);
+                    rules.update(stored, object, endpoint, Some(subresource(endpoint)))?
                 }
-                None => put_new(&rules, object.clone())?,
+                None => {
+                    rules.fill_defaults(&mut object);
+                    put_new(&rules, object)?
+                }
             };
             Ok(Decided { decision, warnings: warnings.clone() })
         };

@@ -161,3 +161,82 @@ async fn a_minimal_object_has_what_is_described_and_shown() {
         assert_eq!(again, made, "{plural} is filled once");
     }
 }
+
+/// As one that was stored before types were looked at, or defaults filled in.
+async fn as_it_was(bench: &Bench, plural: &str, name: &str, change: impl FnOnce(&mut Value)) {
+    let mut stored = bench.get(plural, "n", name).await.expect("there");
+    change(&mut stored);
+    let key = crate::key::object(&bench.kind(plural), "n", name).expect("a key");
+    bench.store.put(&key, stored.to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_of_another_type_already_can_be_patched_and_mended() {
+    let bench = Bench::new().await;
+    let mut body = config("a", "x");
+    body["metadata"]["finalizers"] = json!(["example.com/f"]);
+    bench.create("configmaps", "n", body).await.expect("made");
+    as_it_was(&bench, "configmaps", "a", |stored| stored["data"] = json!({ "a": 1 })).await;
+    let label = json!({ "metadata": { "labels": { "x": "y" } } });
+    let labelled = bench.merge("configmaps", WHOLE, "a", label.clone()).await.expect("labelled");
+    assert_eq!(
+        (&labelled["metadata"]["labels"], &labelled["data"]),
+        (&json!({ "x": "y" }), &json!({ "a": 1 }))
+    );
+    let bare = json!({ "metadata": { "finalizers": null } });
+    bench.merge("configmaps", WHOLE, "a", bare).await.expect("its finalizers go");
+    let mended = bench.merge("configmaps", WHOLE, "a", json!({ "data": { "a": "1" } })).await;
+    assert_eq!(mended.expect("mended")["data"], json!({ "a": "1" }));
+    let broken = bench.merge("configmaps", WHOLE, "a", json!({ "data": { "a": 1 } })).await;
+    assert_eq!(code(broken), 422, "and stays so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_without_defaults_stays_until_it_is_changed() {
+    let bench = Bench::new().await;
+    let bare = workload()["spec"]["template"].clone();
+    for plural in ["deployments", "statefulsets", "daemonsets", "replicasets"] {
+        let mut body = workload();
+        body["metadata"] = json!({ "name": "a" });
+        (body["apiVersion"], body["kind"]) = (json!("apps/v1"), json!(bench.kind(plural).kind));
+        bench.create(plural, "n", body.clone()).await.expect("made");
+        as_it_was(&bench, plural, "a", |stored| stored["spec"]["template"] = bare.clone()).await;
+        let label = json!({ "metadata": { "labels": { "x": "y" } } });
+        let patched = bench.merge(plural, WHOLE, "a", label).await.expect("labelled");
+        assert_eq!(patched["spec"]["template"], bare, "{plural}");
+        let mut sent = patched.clone();
+        sent["metadata"]["labels"] = json!({ "x": "z" });
+        sent["spec"]["template"]["spec"]["hostNetwork"] = json!(false);
+        sent["spec"]["template"]["metadata"]["creationTimestamp"] = json!(null);
+        let updated = bench.update(plural, WHOLE, sent).await.expect("updated").object;
+        assert_eq!(updated["spec"]["template"], bare, "{plural}");
+        assert_eq!(updated["metadata"]["generation"], patched["metadata"]["generation"], "{plural}");
+        let applied = bench.apply(plural, "applier", true, body).await.expect("applied").object;
+        assert_eq!(applied["spec"]["template"], bare, "{plural}");
+        let image =
+            json!({ "spec": { "template": { "spec": { "containers": [{ "name": "c", "image": "j" }] } } } });
+        let changed = bench.merge(plural, WHOLE, "a", image).await.expect("changed");
+        assert_eq!(changed["spec"]["template"]["spec"]["dnsPolicy"], "ClusterFirst", "{plural}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_without_a_group_gets_it() {
+    let bench = Bench::new().await;
+    let reference = json!({ "apiGroup": "", "kind": "Role", "name": "r" });
+    let body = json!({ "metadata": { "name": "a" }, "roleRef": reference });
+    let made = bench.create("rolebindings", "n", body.clone()).await.expect("made");
+    let group = "rbac.authorization.k8s.io";
+    assert_eq!(made["roleRef"]["apiGroup"], group);
+    as_it_was(&bench, "rolebindings", "a", |stored| stored["roleRef"]["apiGroup"] = json!("")).await;
+    let updated = bench.update("rolebindings", WHOLE, body).await.expect("updated");
+    assert_eq!(updated.object["roleRef"]["apiGroup"], group);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_over_several_lines_are_kept_on_one() {
+    let bench = Bench::new().await;
+    let body = json!({ "metadata": { "name": "a" }, "data": { "k": "aGVs\nbG8=\n" } });
+    let made = bench.create("secrets", "n", body).await.expect("made");
+    assert_eq!(made["data"], json!({ "k": "aGVsbG8=" }));
+}
