@@ -4,7 +4,7 @@
 //! `\s` and `\b` know ASCII only, and inside a class an opening bracket and doubled signs are themselves.
 //! They are written out here, so that a pattern means what its author tested.
 
-use regex::{Regex, RegexBuilder};
+use regex::{Match, Regex, RegexBuilder};
 
 /// Bytes of one compiled pattern: one that repeats repetitions is refused, not stored.
 const COMPILED_BYTES_MAX: usize = 256 << 10;
@@ -37,8 +37,8 @@ impl Pattern {
     }
 
     /// All parts of `value` that match, which do not overlap.
-    pub fn find_all<'v>(&self, value: &'v str) -> impl Iterator<Item = &'v str> {
-        self.regex.find_iter(value).map(|found| found.as_str())
+    pub fn find_all<'v>(&self, value: &'v str) -> impl Iterator<Item = Match<'v>> {
+        self.regex.find_iter(value)
     }
 }
 

@@ -4,6 +4,7 @@
 use super::functions::{BYTES_PER_STEP, no_overload};
 use super::parse::{Expr, Literal, Macro, Operator, Step};
 use super::value::{TYPES, Val};
+use crate::excerpt::excerpt;
 use crate::schema::pattern::Pattern;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -53,8 +54,8 @@ impl Budget {
         }
         self.spend(compile_steps)?;
         let compiled = Pattern::compile(text).map(Rc::new);
-        let compiled =
-            compiled.map_err(|why| Fail::error(format!("invalid regular expression {text:?}: {why}")))?;
+        let compiled = compiled
+            .map_err(|why| Fail::error(format!("invalid regular expression {:?}: {why}", excerpt(text))))?;
         self.patterns.insert(text.to_owned(), compiled.clone());
         Ok(compiled)
     }
@@ -84,7 +85,9 @@ pub fn eval<'e, 'a>(expr: &'e Expr, names: &mut Names<'e, 'a>, budget: &mut Budg
             let mut map = BTreeMap::new();
             for (key, value) in entries {
                 let key = eval(key, names, budget)?;
-                let key = key.as_text().ok_or_else(|| Fail::error("unsupported key type"))?.to_owned();
+                let key = key.as_text().ok_or_else(|| Fail::error("unsupported key type"))?;
+                budget.spend(key.len() / BYTES_PER_STEP)?;
+                let key = key.to_owned();
                 if map.insert(key, eval(value, names, budget)?).is_some() {
                     return Err(Fail::error("a map has a key twice"));
                 }
@@ -198,7 +201,7 @@ fn step<'e, 'a>(of: Val<'a>, step: &'e Step, names: &mut Names<'e, 'a>, budget: 
     match step {
         Step::Field(name) => match of.field(name) {
             Some(value) => Ok(value),
-            None if of.is_map() => Err(Fail::error(format!("no such key: {name}"))),
+            None if of.is_map() => Err(no_such_key(name)),
             None => Err(no_overload("select", &[of])),
         },
         Step::Index(index) => {
@@ -210,6 +213,7 @@ fn step<'e, 'a>(of: Val<'a>, step: &'e Step, names: &mut Names<'e, 'a>, budget: 
             function.call(&args, budget)
         }
         Step::Macro { which, name, condition, body } => {
+            budget.spend(of.key_bytes() / BYTES_PER_STEP)?;
             let Some(items) = of.items().or_else(|| of.keys()) else {
                 return Err(no_overload("comprehension", &[of]));
             };
@@ -290,9 +294,17 @@ fn indexed<'a>(of: &Val<'a>, index: &Val<'a>, budget: &mut Budget) -> Found<'a> 
         };
     }
     match (of.is_map(), index.as_text()) {
-        (true, Some(name)) => of.field(name).ok_or_else(|| Fail::error(format!("no such key: {name}"))),
+        (true, Some(name)) => {
+            budget.spend(name.len() / BYTES_PER_STEP)?;
+            of.field(name).ok_or_else(|| no_such_key(name))
+        }
         _ => Err(no_overload("_[_]", &[of.clone(), index.clone()])),
     }
+}
+
+/// The name may be a text of any length.
+fn no_such_key(name: &str) -> Fail {
+    Fail::error(format!("no such key: {}", excerpt(name)))
 }
 
 fn show(value: &Val<'_>) -> String {
@@ -331,15 +343,17 @@ fn contained<'a>(left: &Val<'a>, right: &Val<'a>, budget: &mut Budget) -> Found<
         return Ok(Val::Bool(false));
     }
     match (left.as_text(), right.is_map()) {
-        (Some(name), true) => Ok(Val::Bool(right.field(name).is_some())),
+        (Some(name), true) => {
+            budget.spend(name.len() / BYTES_PER_STEP)?;
+            Ok(Val::Bool(right.field(name).is_some()))
+        }
         (None, true) => Ok(Val::Bool(false)),
         _ => Err(wrong(Operator::In, left, right)),
     }
 }
 
 fn ordered<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>, budget: &mut Budget) -> Found<'a> {
-    let texts = left.as_text().map_or(0, str::len).min(right.as_text().map_or(0, str::len));
-    budget.spend(texts / BYTES_PER_STEP)?;
+    budget.spend(left.byte_len().min(right.byte_len()) / BYTES_PER_STEP)?;
     let is_number = |value: &Val<'_>| matches!(value, Val::Int(_) | Val::UInt(_) | Val::Double(_));
     let order = match left.compare(right) {
         Some(order) => order,

@@ -147,12 +147,18 @@ impl Function {
             }
             F::Find => {
                 let pattern = pattern(other.ok_or_else(wrong)?, text, budget)?;
-                Val::text(pattern.find_all(text).next().unwrap_or_default())
+                Val::text(pattern.find_all(text).next().map_or("", |found| found.as_str()))
             }
             F::FindAll => {
                 let pattern = pattern(other.ok_or_else(wrong)?, text, budget)?;
-                let most = most(number(2)?);
-                Val::list(pattern.find_all(text).take(most).map(Val::text).collect())
+                let mut parts = Vec::new();
+                for found in pattern.find_all(text).take(most(number(2)?)) {
+                    // To find where it ends may have taken a look at all the rest.
+                    let rest = text.len() - found.start();
+                    budget.spend(1 + matching_steps(&pattern.text, rest) / BYTES_PER_STEP)?;
+                    parts.push(Val::text(found.as_str()));
+                }
+                Val::list(parts)
             }
             F::LowerAscii => Val::text(text.to_ascii_lowercase()),
             F::UpperAscii => Val::text(text.to_ascii_uppercase()),
@@ -196,8 +202,10 @@ impl Function {
             matches!(self, F::Join | F::IsSorted | F::Sum | F::Min | F::Max | F::IndexOf | F::LastIndexOf);
         let Some(items) = args.first().filter(|_| is_for_lists).and_then(Val::items) else { return Ok(None) };
         budget.spend(1 + items.len())?;
-        let order =
-            |one: &Val<'a>, other: &Val<'a>| one.compare(other).ok_or_else(|| no_overload(self.name(), args));
+        let order = |one: &Val<'a>, other: &Val<'a>, budget: &mut Budget| {
+            budget.spend(one.byte_len().min(other.byte_len()) / BYTES_PER_STEP)?;
+            one.compare(other).ok_or_else(|| no_overload(self.name(), args))
+        };
         Ok(Some(match self {
             F::Join => {
                 let between = args.get(1).and_then(Val::as_text).unwrap_or_default();
@@ -215,7 +223,7 @@ impl Function {
             F::IsSorted => {
                 let mut is_sorted = true;
                 for pair in items.windows(2) {
-                    is_sorted &= order(&pair[0], &pair[1])? != Ordering::Greater;
+                    is_sorted &= order(&pair[0], &pair[1], budget)? != Ordering::Greater;
                 }
                 Val::Bool(is_sorted)
             }
@@ -226,7 +234,7 @@ impl Function {
                     items.next().ok_or_else(|| Fail::error(format!("{name} called on empty list")))?;
                 let wanted = if self == F::Min { Ordering::Less } else { Ordering::Greater };
                 for item in items {
-                    if order(&item, &found)? == wanted {
+                    if order(&item, &found, budget)? == wanted {
                         found = item;
                     }
                 }
@@ -273,8 +281,12 @@ pub fn no_overload(name: &str, args: &[Val<'_>]) -> Fail {
 }
 
 fn pattern(text: &str, on: &str, budget: &mut Budget) -> Result<Rc<Pattern>, Fail> {
-    budget.spend(on.len().saturating_mul(1 + text.len() / PATTERN_BYTES_PER_STEP))?;
+    budget.spend(matching_steps(text, on.len()))?;
     budget.pattern(text, COMPILE_STEPS)
+}
+
+fn matching_steps(pattern: &str, bytes: usize) -> usize {
+    bytes.saturating_mul(1 + pattern.len() / PATTERN_BYTES_PER_STEP)
 }
 
 fn size<'a>(value: &Val<'a>) -> Option<Val<'a>> {
@@ -341,7 +353,7 @@ fn split_letters<'a>(text: &str, most: usize) -> Vec<Val<'a>> {
 }
 
 fn converted<'a>(to: Function, value: &Val<'a>, budget: &mut Budget) -> Result<Val<'a>, Fail> {
-    budget.spend(1 + value.as_text().map_or(0, str::len) / BYTES_PER_STEP)?;
+    budget.spend(1 + value.byte_len() / BYTES_PER_STEP)?;
     let text = value.as_text();
     let out_of_range = || Fail::error(format!("{}: value out of range", to.name()));
     let found = match to {

@@ -247,6 +247,12 @@ fn rules_end_within_their_budget() {
         "self.l.all(a, self.s.matches('(a|b)*c' + a) == false)",
         "[self.s].all(a, [a + a + a + a].all(b, [b + b + b + b].all(c, [c + c + c + c].all(d, [d + d + d + d].all(e, [e + e + e + e].all(f, (f + f + f + f).size() > 0))))))",
         "self.l.all(a, self.s.replace('a', self.s) != '')",
+        "self.l.map(a, {self.s: a}).size() > 0",
+        "self.l.all(a, {}[self.s] == 1 || true)",
+        "self.l.all(a, [{self.s: 1}].all(m, m.all(k, true) && m == m))",
+        "self.l.all(a, !(self.s in {}))",
+        "self.l.all(a, [self.s, self.s].isSorted() && [self.s, self.s].max() == self.s)",
+        "self.s.findAll('.*[^a]|a').size() > 0",
         "self.l.all(a, self.l.all(b, '0' in self.l && dyn(self.l) != 1 && size(self.s) > 0))",
     ] {
         let began = std::time::Instant::now();
@@ -255,6 +261,13 @@ fn rules_end_within_their_budget() {
         assert!(told[0].contains("running out of cost budget"), "{rule}: {told:?}");
         assert!(began.elapsed() < std::time::Duration::from_secs(30), "{rule}: {:?}", began.elapsed());
     }
+}
+
+#[test]
+fn long_names_are_not_told_at_length() {
+    let told = Kind::with_rule(properties(), "dyn(self.map)[self.s] == 1")
+        .told(None, json!({ "map": {}, "s": "a".repeat(100_000) }));
+    assert!(told.len() == 1 && told[0].contains("no such key: aaa") && told[0].len() < 500, "{told:?}");
 }
 
 #[test]

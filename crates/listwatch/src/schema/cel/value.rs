@@ -1,5 +1,6 @@
 //! The values of expressions. What lies in an object stays there, and is read as its schema has it.
 
+use super::functions::BYTES_PER_STEP;
 use crate::schema::{Additional, ListType, Schema, Type};
 use crate::timestamp::Timestamp;
 use serde_json::Value;
@@ -96,6 +97,22 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// Of the names that [`keys`](Self::keys) copies.
+    pub fn key_bytes(&self) -> usize {
+        match self {
+            Val::Map(map) => map.keys().map(String::len).sum(),
+            _ => 0,
+        }
+    }
+
+    /// What a scalar takes to be copied or compared.
+    pub fn byte_len(&self) -> usize {
+        match self {
+            Val::Bytes(bytes) => bytes.len(),
+            other => other.as_text().map_or(0, str::len),
+        }
+    }
+
     /// How much there is in it: what going through it costs.
     pub fn size(&self) -> Option<usize> {
         match self {
@@ -146,8 +163,8 @@ impl<'a> Val<'a> {
         spend: &mut impl FnMut(usize) -> Result<(), E>,
     ) -> Result<bool, E> {
         spend(1)?;
+        spend(self.byte_len().min(other.byte_len()) / 16)?;
         if let (Some(one), Some(other)) = (self.as_text(), other.as_text()) {
-            spend(one.len().min(other.len()) / 16)?;
             return Ok(one == other);
         }
         if let Some(order) = self.compare_numbers(other) {
@@ -173,7 +190,7 @@ impl<'a> Val<'a> {
             if self.size() != other.size() {
                 return Ok(false);
             }
-            spend(self.size().unwrap_or(0))?;
+            spend(self.size().unwrap_or(0) + self.key_bytes() / BYTES_PER_STEP)?;
             let keys = self.keys().unwrap_or_default();
             for key in keys {
                 let key = key.as_text().unwrap_or_default();
