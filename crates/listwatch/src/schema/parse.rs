@@ -28,7 +28,7 @@ impl Schema {
             return Err(vec![Cause::forbidden(field, "is nested too deeply")]);
         }
         let mut reader =
-            Reader { causes: Vec::new(), patterns: 0, rules: 0, depth: 0, is_correlated: true, is_stored };
+            Reader { causes: Vec::new(), patterns: 0, rule_patterns: 0, rules: 0, depth: 0, is_correlated: true, is_stored };
         let schema = reader.schema(value, field);
         if reader.causes.is_empty() {
             reader.causes = schema.structural_causes(field);
@@ -39,7 +39,7 @@ impl Schema {
 }
 
 /// Patterns of one schema: each may take its share of memory.
-const PATTERNS_MAX: usize = 1_000;
+pub(super) const PATTERNS_MAX: usize = 1_000;
 
 /// Rules of one schema: all of them are read in one request.
 const RULES_MAX: usize = 1_000;
@@ -47,6 +47,8 @@ const RULES_MAX: usize = 1_000;
 struct Reader {
     causes: Vec<Cause>,
     patterns: usize,
+    /// Those that rules spell out.
+    rule_patterns: usize,
     rules: usize,
     /// Schemas that the one at hand lies in.
     depth: usize,
@@ -131,7 +133,10 @@ impl Reader {
         let mut rules = Vec::with_capacity(given.len());
         for (index, given) in given.iter().enumerate() {
             let place = format!("{field}.x-kubernetes-validations[{index}]");
-            let (rule, causes) = Rule::read(given, schema, stand, &place);
+            let left = PATTERNS_MAX.saturating_sub(self.patterns + self.rule_patterns);
+            let mut still_left = left;
+            let (rule, causes) = Rule::read(given, schema, stand, &mut still_left, &place);
+            self.rule_patterns += left - still_left;
             if !self.is_stored {
                 causes.into_iter().for_each(|cause| self.refuse(cause));
             }
@@ -232,7 +237,9 @@ impl Reader {
     fn pattern(&mut self, map: &Map<String, Value>, field: &str) -> Option<Pattern> {
         let text = self.text(map, field, "pattern").filter(|text| !text.is_empty())?;
         self.patterns += 1;
-        if PATTERNS_MAX < self.patterns {
+        // Of a stored schema it is the rules that give way.
+        let in_rules = if self.is_stored { 0 } else { self.rule_patterns };
+        if PATTERNS_MAX < self.patterns + in_rules {
             let why = format!("a schema has {PATTERNS_MAX} patterns at most");
             self.refuse(Cause::forbidden(format!("{field}.pattern"), &why));
             return None;

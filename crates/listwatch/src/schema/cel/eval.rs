@@ -9,6 +9,7 @@ use crate::schema::pattern::Pattern;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,12 +29,20 @@ impl Fail {
 /// Steps that are left to one write, and the patterns that it has needed.
 pub struct Budget {
     left: usize,
-    patterns: HashMap<String, Rc<Pattern>>,
+    patterns: Patterns,
+    /// Those that the rule at hand spells out, which were compiled with it.
+    literal: Arc<Patterns>,
 }
+
+pub type Patterns = HashMap<String, Arc<Pattern>>;
 
 impl Budget {
     pub fn new(steps: usize) -> Budget {
-        Budget { left: steps, patterns: HashMap::new() }
+        Budget { left: steps, patterns: HashMap::new(), literal: Arc::default() }
+    }
+
+    pub fn spelt_out(&mut self, patterns: &Arc<Patterns>) {
+        self.literal.clone_from(patterns);
     }
 
     pub fn spend(&mut self, steps: usize) -> Result<(), Fail> {
@@ -48,12 +57,12 @@ impl Budget {
         self.left == 0
     }
 
-    pub fn pattern(&mut self, text: &str, compile_steps: usize) -> Result<Rc<Pattern>, Fail> {
-        if let Some(known) = self.patterns.get(text) {
+    pub fn pattern(&mut self, text: &str, compile_steps: usize) -> Result<Arc<Pattern>, Fail> {
+        if let Some(known) = self.literal.get(text).or_else(|| self.patterns.get(text)) {
             return Ok(known.clone());
         }
         self.spend(compile_steps)?;
-        let compiled = Pattern::compile(text).map(Rc::new);
+        let compiled = Pattern::compile(text).map(Arc::new);
         let compiled = compiled
             .map_err(|why| Fail::error(format!("invalid regular expression {:?}: {why}", excerpt(text))))?;
         self.patterns.insert(text.to_owned(), compiled.clone());

@@ -5,7 +5,7 @@ use super::eval::{Budget, Fail};
 use super::value::{Val, span, time};
 use crate::schema::pattern::Pattern;
 use std::cmp::Ordering;
-use std::rc::Rc;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
@@ -86,8 +86,9 @@ const GLOBALS: [(&str, Function, usize, usize); 11] = [
 pub const BYTES_PER_STEP: usize = 8;
 /// Bytes of a pattern that make matching a byte of text cost a step more.
 const PATTERN_BYTES_PER_STEP: usize = 25;
-/// Steps that a pattern costs before it is matched.
-const COMPILE_STEPS: usize = 2_000;
+/// Steps that a pattern costs before it is matched, if the rule does not spell it out: a large one takes some
+/// milliseconds to compile.
+const COMPILE_STEPS: usize = 50_000;
 
 impl Function {
     pub fn method(name: &str, args: usize) -> Result<Function, String> {
@@ -280,7 +281,7 @@ pub fn no_overload(name: &str, args: &[Val<'_>]) -> Fail {
     Fail::error(format!("no such overload: {name}({})", types.join(", ")))
 }
 
-fn pattern(text: &str, on: &str, budget: &mut Budget) -> Result<Rc<Pattern>, Fail> {
+fn pattern(text: &str, on: &str, budget: &mut Budget) -> Result<Arc<Pattern>, Fail> {
     budget.spend(matching_steps(text, on.len()))?;
     budget.pattern(text, COMPILE_STEPS)
 }

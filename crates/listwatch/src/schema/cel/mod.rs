@@ -22,9 +22,10 @@ use super::{Additional, ListType, Schema, child, element};
 use crate::object::Object;
 use crate::object::check::{CAUSES_MAX, shown};
 use crate::status::Cause;
-use eval::{Budget, Fail, Names};
+use eval::{Budget, Fail, Names, Patterns};
 use parse::Expr;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use types::{Scope, Ty};
 use value::Val;
 
@@ -38,13 +39,19 @@ const REASONS: [&str; 4] =
 pub struct Rule {
     text: String,
     /// One that was stored before rules were read may be broken. No object passes it.
-    program: Result<Expr, String>,
+    program: Result<Program, String>,
     message: Option<String>,
-    message_expression: Option<Expr>,
+    message_expression: Option<Program>,
     reason: &'static str,
     /// From the rule's place to the field that is to blame.
     field_path: String,
     uses_old: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Program {
+    expr: Expr,
+    patterns: Arc<Patterns>,
 }
 
 /// Where in a schema a rule stands.
@@ -57,14 +64,22 @@ pub struct Stand {
 
 impl Rule {
     /// A rule of `schema`, and what is wrong with it.
-    pub fn read(given: &Value, schema: &Schema, stand: Stand, field: &str) -> (Rule, Vec<Cause>) {
+    ///
+    /// `patterns_left`: how many more a schema may have. Each takes its time and memory.
+    pub fn read(
+        given: &Value,
+        schema: &Schema,
+        stand: Stand,
+        patterns_left: &mut usize,
+        field: &str,
+    ) -> (Rule, Vec<Cause>) {
         let mut causes = Vec::new();
         let text = |name: &str| given.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let at = |name: &str| format!("{field}.{name}");
         let own = Ty::of(schema, stand.is_root);
         let source = text("rule").unwrap_or_default();
         let mut uses_old = false;
-        let program = compiled(source, &own, &Ty::Bool).map(|(program, uses)| {
+        let program = compiled(source, &own, &Ty::Bool, patterns_left).map(|(program, uses)| {
             uses_old = uses;
             program
         });
@@ -91,8 +106,8 @@ impl Rule {
         }
         let mut message_expression = None;
         if let Some(source) = text("messageExpression") {
-            match compiled(source, &own, &Ty::Text) {
-                Ok((expr, _)) => message_expression = Some(expr),
+            match compiled(source, &own, &Ty::Text, patterns_left) {
+                Ok((program, _)) => message_expression = Some(program),
                 Err(why) => {
                     let why = format!("messageExpression compilation failed: {why}");
                     causes.push(Cause::invalid(at("messageExpression"), &shown(source), &why));
@@ -123,10 +138,8 @@ impl Rule {
     }
 
     fn message(&self, names: &mut Names<'_, '_>, budget: &mut Budget) -> Result<String, Fail> {
-        let told = self
-            .message_expression
-            .as_ref()
-            .map(|expr| eval::eval(expr, &mut Names(names.0.clone()), budget));
+        let told =
+            self.message_expression.as_ref().map(|program| program.run(&mut Names(names.0.clone()), budget));
         match told {
             Some(Err(Fail::Exhausted)) => return Err(Fail::Exhausted),
             Some(Ok(value)) => {
@@ -154,14 +167,27 @@ impl Rule {
     }
 }
 
+impl Program {
+    fn run<'e, 'a>(&'e self, names: &mut Names<'e, 'a>, budget: &mut Budget) -> Result<Val<'a>, Fail> {
+        budget.spelt_out(&self.patterns);
+        eval::eval(&self.expr, names, budget)
+    }
+}
+
 /// An expression of this type, and whether it asks for the value before.
-fn compiled(source: &str, own: &Ty<'_>, wanted: &Ty<'_>) -> Result<(Expr, bool), String> {
+fn compiled(
+    source: &str,
+    own: &Ty<'_>,
+    wanted: &Ty<'_>,
+    patterns_left: &mut usize,
+) -> Result<(Program, bool), String> {
     let expr = parse::parse(source)?;
-    let mut scope = Scope::new(own);
-    let ty = scope.check(&expr)?;
-    let uses_old = scope.uses_old;
-    if ty.is_like(wanted) {
-        Ok((expr, uses_old))
+    let mut scope = Scope::new(own, *patterns_left);
+    let checked = scope.check(&expr);
+    let (uses_old, patterns) = (scope.uses_old, Arc::new(scope.patterns));
+    *patterns_left = scope.patterns_left;
+    if checked?.is_like(wanted) {
+        Ok((Program { expr, patterns }, uses_old))
     } else {
         Err(format!("must evaluate to a {}", wanted.name()))
     }
@@ -282,7 +308,7 @@ impl Judge {
             if let Some(old) = old {
                 names.0.push(("oldSelf", Val::of(old, Some(schema))));
             }
-            let told = match eval::eval(program, &mut names, &mut self.budget) {
+            let told = match program.run(&mut names, &mut self.budget) {
                 Ok(Val::Bool(true)) => continue,
                 Ok(Val::Bool(false)) => rule.message(&mut names, &mut self.budget),
                 Ok(other) => Err(Fail::error(format!("evaluated to a {}", other.type_name()))),

@@ -264,6 +264,39 @@ fn rules_end_within_their_budget() {
 }
 
 #[test]
+fn patterns_that_rules_spell_out_are_counted() {
+    let rule = |from: usize, count: usize| {
+        let terms: Vec<String> = (from..from + count).map(|n| format!("self.s.matches('a{n}')")).collect();
+        json!({ "rule": terms.join(" || ") })
+    };
+    let told = |rules: Vec<Value>| {
+        let spec =
+            json!({ "type": "object", "properties": properties(), "x-kubernetes-validations": rules });
+        let schema = json!({ "type": "object", "properties": { "spec": spec } });
+        let causes = Schema::parse(&schema, "s").err().unwrap_or_default();
+        causes.iter().map(Cause::to_string).collect::<Vec<_>>()
+    };
+    let rules: Vec<Value> = (0..4).map(|nth| rule(nth * 250, 250)).collect();
+    assert!(told(rules.clone()).is_empty(), "a thousand");
+    let refused = told([rules, vec![rule(1_000, 1)]].concat());
+    assert!(refused.len() == 1 && refused[0].contains("1000 patterns at most"), "{refused:?}");
+}
+
+#[test]
+fn patterns_are_compiled_with_their_rule_or_charged_for() {
+    let list: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let spec = json!({ "l": list, "s": "a" });
+    let spelt = Kind::with_rule(properties(), "self.l.all(e, e.matches('^[0-9]+$'))");
+    assert!(spelt.told(None, spec.clone()).is_empty());
+    let made = Kind::with_rule(properties(), "self.l.all(e, e.matches('^' + e + '$'))");
+    let told = made.told(None, spec);
+    assert!(told[0].contains("running out of cost budget"), "{told:?}");
+    // The first argument is the text.
+    let text = Kind::with_rule(properties(), "!matches('(', self.s)");
+    assert!(text.told(None, json!({ "s": "a" })).is_empty());
+}
+
+#[test]
 fn long_names_are_not_told_at_length() {
     let told = Kind::with_rule(properties(), "dyn(self.map)[self.s] == 1")
         .told(None, json!({ "map": {}, "s": "a".repeat(100_000) }));
@@ -378,7 +411,7 @@ fn random_sources_never_panic() {
             (0..random.random_range(1..14)).filter_map(|_| PARTS.choose(&mut random).copied()).collect();
         let Ok(expr) = parse::parse(&source) else { continue };
         let own = Ty::of(&schema, false);
-        let _ = Scope::new(&own).check(&expr);
+        let _ = Scope::new(&own, 10).check(&expr);
         let mut names = Names(vec![("self", Val::of(&value, Some(&schema)))]);
         let _ = eval::eval(&expr, &mut names, &mut Budget::new(10_000));
         worked += 1;

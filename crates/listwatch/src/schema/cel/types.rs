@@ -1,11 +1,15 @@
 //! What an expression is, as far as its schema tells: what cannot be is refused when the definition is
 //! written, and not when objects are.
 
+use super::eval::Patterns;
 use super::functions::Function;
 use super::parse::{Expr, Literal, Macro, Operator, Step};
 use super::value::{META_FIELDS, TYPES, property};
+use crate::excerpt::excerpt;
+use crate::schema::parse::PATTERNS_MAX;
 use crate::schema::pattern::Pattern;
 use crate::schema::{Additional, Schema, Type};
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub enum Ty<'s> {
@@ -131,13 +135,18 @@ impl<'s> Ty<'s> {
 pub struct Scope<'e, 's> {
     names: Vec<(&'e str, Ty<'s>)>,
     pub uses_old: bool,
+    /// Compiled, by their text.
+    pub patterns: Patterns,
+    /// How many more there may be.
+    pub patterns_left: usize,
 }
 
 type Checked<'s> = Result<Ty<'s>, String>;
 
 impl<'e, 's> Scope<'e, 's> {
-    pub fn new(own: &Ty<'s>) -> Scope<'e, 's> {
-        Scope { names: vec![("self", own.clone()), ("oldSelf", own.clone())], uses_old: false }
+    pub fn new(own: &Ty<'s>, patterns_left: usize) -> Scope<'e, 's> {
+        let names = vec![("self", own.clone()), ("oldSelf", own.clone())];
+        Scope { names, uses_old: false, patterns: Patterns::new(), patterns_left }
     }
 
     pub fn check(&mut self, expr: &'e Expr) -> Checked<'s> {
@@ -244,13 +253,28 @@ impl<'e, 's> Scope<'e, 's> {
         }
     }
 
+    fn pattern(&mut self, text: &str) -> Result<(), String> {
+        if self.patterns.contains_key(text) {
+            return Ok(());
+        }
+        self.patterns_left = self
+            .patterns_left
+            .checked_sub(1)
+            .ok_or_else(|| format!("a schema has {PATTERNS_MAX} patterns at most"))?;
+        let compiled =
+            Pattern::compile(text).map_err(|why| format!("regular expression {:?} {why}", excerpt(text)))?;
+        self.patterns.insert(text.to_owned(), Arc::new(compiled));
+        Ok(())
+    }
+
     fn call(&mut self, function: Function, of: Option<Ty<'s>>, args: &'e [Expr]) -> Checked<'s> {
+        let pattern = args.get(usize::from(of.is_none()));
         if let (
             Function::Matches | Function::Find | Function::FindAll,
             Some(Expr::Literal(Literal::Text(text))),
-        ) = (function, args.iter().rfind(|arg| matches!(arg, Expr::Literal(Literal::Text(_)))))
+        ) = (function, pattern)
         {
-            Pattern::compile(text).map_err(|why| format!("regular expression {text:?} {why}"))?;
+            self.pattern(text)?;
         }
         let mut types: Vec<Ty<'s>> = of.into_iter().collect();
         for arg in args {
