@@ -19,6 +19,7 @@ mod stored_defaults;
 mod structural;
 mod validate;
 
+pub use parse::RuleFaults;
 pub use stored_defaults::StoredDefaults;
 
 use crate::status::Refusal;

@@ -7,7 +7,7 @@ use crate::object::check::{CAUSES_MAX, shown};
 use crate::object::{DEPTH_MAX, depth_within};
 use crate::status::Cause;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Words of a schema that a structural one has no use for.
 const FORBIDDEN: [&str; 7] =
@@ -15,26 +15,50 @@ const FORBIDDEN: [&str; 7] =
 impl Schema {
     /// The structural schema at `field` of a CRD, such as `spec.versions[0].schema.openAPIV3Schema`.
     pub fn parse(value: &Value, field: &str) -> Result<Schema, Vec<Cause>> {
-        Schema::read(value, field, false)
+        Schema::parse_changed(value, field, &RuleFaults::new())
     }
 
-    /// The same of a definition that is stored already. Rules that do not compile are kept, and let no object in.
+    /// The same of a definition that is changed. Rules may stay wrong as they were before, wherever they stand.
+    pub fn parse_changed(value: &Value, field: &str, before: &RuleFaults) -> Result<Schema, Vec<Cause>> {
+        Schema::read(value, field, Some(before)).0
+    }
+
+    /// The same of a definition that is stored already. Rules that do not compile are kept, and passed over.
     pub fn parse_stored(value: &Value, field: &str) -> Result<Schema, Vec<Cause>> {
-        Schema::read(value, field, true)
+        Schema::read(value, field, None).0
     }
 
-    fn read(value: &Value, field: &str, is_stored: bool) -> Result<Schema, Vec<Cause>> {
+    /// What is wrong with the rules of a definition that is stored already.
+    pub fn rule_faults(value: &Value) -> RuleFaults {
+        Schema::read(value, "", None).1
+    }
+
+    /// `allowed`: of the faults of rules, those that do not matter. `None`: none does.
+    fn read(
+        value: &Value,
+        field: &str,
+        allowed: Option<&RuleFaults>,
+    ) -> (Result<Schema, Vec<Cause>>, RuleFaults) {
         if !depth_within(value, DEPTH_MAX) {
-            return Err(vec![Cause::forbidden(field, "is nested too deeply")]);
+            return (Err(vec![Cause::forbidden(field, "is nested too deeply")]), RuleFaults::new());
         }
-        let mut reader =
-            Reader { causes: Vec::new(), patterns: 0, rule_patterns: 0, rules: 0, depth: 0, is_correlated: true, is_stored };
+        let mut reader = Reader {
+            causes: Vec::new(),
+            patterns: 0,
+            rule_patterns: 0,
+            rules: 0,
+            depth: 0,
+            is_correlated: true,
+            allowed,
+            rule_faults: RuleFaults::new(),
+        };
         let schema = reader.schema(value, field);
         if reader.causes.is_empty() {
             reader.causes = schema.structural_causes(field);
         }
         reader.causes.truncate(CAUSES_MAX);
-        if reader.causes.is_empty() { Ok(schema) } else { Err(reader.causes) }
+        let found = if reader.causes.is_empty() { Ok(schema) } else { Err(reader.causes) };
+        (found, reader.rule_faults)
     }
 }
 
@@ -44,7 +68,10 @@ pub(super) const PATTERNS_MAX: usize = 1_000;
 /// Rules of one schema: all of them are read in one request.
 const RULES_MAX: usize = 1_000;
 
-struct Reader {
+/// What is wrong with rules, by what they say: the expression, the field, and why.
+pub type RuleFaults = BTreeSet<[String; 3]>;
+
+struct Reader<'a> {
     causes: Vec<Cause>,
     patterns: usize,
     /// Those that rules spell out.
@@ -54,10 +81,12 @@ struct Reader {
     depth: usize,
     /// Whether values of the schema at hand have one that they were before.
     is_correlated: bool,
-    is_stored: bool,
+    /// `None`: the definition is stored already.
+    allowed: Option<&'a RuleFaults>,
+    rule_faults: RuleFaults,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn refuse(&mut self, cause: Cause) {
         if self.causes.len() < CAUSES_MAX {
             self.causes.push(cause);
@@ -137,8 +166,14 @@ impl Reader {
             let mut still_left = left;
             let (rule, causes) = Rule::read(given, schema, stand, &mut still_left, &place);
             self.rule_patterns += left - still_left;
-            if !self.is_stored {
-                causes.into_iter().for_each(|cause| self.refuse(cause));
+            for cause in causes {
+                let source = given.get("rule").and_then(Value::as_str).unwrap_or_default();
+                let word = cause.field.strip_prefix(&place).unwrap_or_default();
+                let fault = [source.to_owned(), word.to_owned(), cause.message.clone()];
+                if self.allowed.is_some_and(|allowed| !allowed.contains(&fault)) {
+                    self.refuse(cause);
+                }
+                self.rule_faults.insert(fault);
             }
             rules.push(rule);
         }
@@ -238,7 +273,7 @@ impl Reader {
         let text = self.text(map, field, "pattern").filter(|text| !text.is_empty())?;
         self.patterns += 1;
         // Of a stored schema it is the rules that give way.
-        let in_rules = if self.is_stored { 0 } else { self.rule_patterns };
+        let in_rules = if self.allowed.is_none() { 0 } else { self.rule_patterns };
         if PATTERNS_MAX < self.patterns + in_rules {
             let why = format!("a schema has {PATTERNS_MAX} patterns at most");
             self.refuse(Cause::forbidden(format!("{field}.pattern"), &why));

@@ -1,10 +1,10 @@
 //! What a CustomResourceDefinition has beyond other objects: its own rules, its schemas, and a status that
 //! is decided with every write of it, so that a good one is served from its first revision on.
 
-use crate::crd::{self, CLEANUP_FINALIZER, Definition};
+use crate::crd::{self, CLEANUP_FINALIZER, Definition, Version};
 use crate::object::Object;
 use crate::registry::{Kind, Registry};
-use crate::schema::Schema;
+use crate::schema::{RuleFaults, Schema};
 use crate::status::{Cause, Refusal};
 use crate::timestamp::Timestamp;
 use serde_json::Value;
@@ -30,10 +30,13 @@ pub(super) fn check(object: &Object, old: Option<&Object>) -> Result<(), Refusal
         None => crd::validate::create(&value)?,
         Some(old) => crd::validate::update(&value, &old.to_value())?,
     }
-    let mut causes = schema_causes(&value)?;
+    let mut causes = schema_causes(&value, &RuleFaults::new())?;
     // What a definition was let in with does not keep it from being changed otherwise, or from going.
     if let Some(old) = old.filter(|_| !causes.is_empty()) {
-        let before = schema_causes(&old.to_value())?;
+        let old = old.to_value();
+        let faults = rule_faults(&old)?;
+        let before = schema_causes(&old, &faults)?;
+        causes = schema_causes(&value, &faults)?;
         causes.retain(|cause| !before.contains(cause));
     }
     if causes.is_empty() {
@@ -42,13 +45,24 @@ pub(super) fn check(object: &Object, old: Option<&Object>) -> Result<(), Refusal
     Err(Refusal::invalid(crd::GROUP, crd::KIND, object.name(), causes))
 }
 
-fn schema_causes(definition: &Value) -> Result<Vec<Cause>, Refusal> {
+fn rule_faults(definition: &Value) -> Result<RuleFaults, Refusal> {
+    let definition = Definition::parse(definition)?;
+    Ok(definition.spec.versions.iter().filter_map(schema_of).flat_map(Schema::rule_faults).collect())
+}
+
+fn schema_of(version: &Version) -> Option<&Value> {
+    version.schema.as_ref().and_then(|schema| schema.open_api_v3.as_ref())
+}
+
+/// `before`: faults of rules that may stay.
+fn schema_causes(definition: &Value, before: &RuleFaults) -> Result<Vec<Cause>, Refusal> {
     let definition = Definition::parse(definition)?;
     let mut causes = Vec::new();
     for (index, version) in definition.spec.versions.iter().enumerate() {
-        let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3.as_ref());
         let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
-        if let Some(Err(found)) = schema.map(|schema| Schema::parse(schema, &field)) {
+        if let Some(Err(found)) =
+            schema_of(version).map(|schema| Schema::parse_changed(schema, &field, before))
+        {
             causes.extend(found);
         }
     }

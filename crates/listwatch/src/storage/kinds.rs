@@ -12,7 +12,7 @@ use crate::feed::{Feed, Feeds, Unserved};
 use crate::keep_running::keep_running;
 use crate::list_plan::ReadAt;
 use crate::registry::{Kind, Registry};
-use crate::schema::{Schema, StoredDefaults};
+use crate::schema::{Schema, StoredDefaults, cel};
 use crate::status::Refusal;
 use crate::store::Store;
 use crate::watch_plan::{ChangesAfter, LIFETIME_MAX, WatchBegin, WatchPlan};
@@ -122,10 +122,14 @@ fn read_schema(definition: &str, given: Option<&Value>) -> Schema {
         schema
     };
     let Some(given) = given else { return anything() };
-    Schema::parse_stored(given, "openAPIV3Schema").unwrap_or_else(|causes| {
+    let schema = Schema::parse_stored(given, "openAPIV3Schema").unwrap_or_else(|causes| {
         tracing::warn!(definition, cause = causes.first().map(ToString::to_string), "a schema is not good");
         anything()
-    })
+    });
+    if let Some(why) = cel::passed_over(&schema) {
+        tracing::warn!(definition, why, "a rule does not compile and is passed over");
+    }
+    schema
 }
 
 /// Runs until it is aborted.

@@ -4,6 +4,7 @@
 use super::eval::{Budget, Fail};
 use super::value::{Val, span, time};
 use crate::schema::pattern::Pattern;
+use crate::timestamp::Timestamp;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -39,12 +40,22 @@ pub enum Function {
     Bool,
     Time,
     Span,
+    FullYear,
+    Month,
+    Date,
+    DayOfMonth,
+    DayOfWeek,
+    DayOfYear,
+    Hours,
+    Minutes,
+    Seconds,
+    Milliseconds,
 }
 
 use Function as F;
 
 /// By name, with the least and the most arguments beside the target.
-const METHODS: [(&str, Function, usize, usize); 21] = [
+const METHODS: [(&str, Function, usize, usize); 31] = [
     ("size", F::Size, 0, 0),
     ("contains", F::Contains, 1, 1),
     ("startsWith", F::StartsWith, 1, 1),
@@ -66,6 +77,16 @@ const METHODS: [(&str, Function, usize, usize); 21] = [
     ("sum", F::Sum, 0, 0),
     ("min", F::Min, 0, 0),
     ("max", F::Max, 0, 0),
+    ("getFullYear", F::FullYear, 0, 0),
+    ("getMonth", F::Month, 0, 0),
+    ("getDate", F::Date, 0, 0),
+    ("getDayOfMonth", F::DayOfMonth, 0, 0),
+    ("getDayOfWeek", F::DayOfWeek, 0, 0),
+    ("getDayOfYear", F::DayOfYear, 0, 0),
+    ("getHours", F::Hours, 0, 0),
+    ("getMinutes", F::Minutes, 0, 0),
+    ("getSeconds", F::Seconds, 0, 0),
+    ("getMilliseconds", F::Milliseconds, 0, 0),
 ];
 
 const GLOBALS: [(&str, Function, usize, usize); 11] = [
@@ -124,7 +145,15 @@ impl Function {
             F::Int | F::UInt | F::Double | F::Text | F::Bool | F::Time | F::Span => {
                 converted(self, args.first().ok_or_else(wrong)?, budget)
             }
-            _ => self.call_on_text(args, budget),
+            _ => match args.first() {
+                Some(Val::Time(nanos)) => {
+                    part_of_time(self, *nanos).and_then(whole).map(Val::Int).ok_or_else(wrong)
+                }
+                Some(Val::Span(nanos)) => {
+                    part_of_span(self, *nanos).and_then(whole).map(Val::Int).ok_or_else(wrong)
+                }
+                _ => self.call_on_text(args, budget),
+            },
         }
     }
 
@@ -290,8 +319,54 @@ fn matching_steps(pattern: &str, bytes: usize) -> usize {
     bytes.saturating_mul(1 + pattern.len() / PATTERN_BYTES_PER_STEP)
 }
 
+fn whole(number: i128) -> Option<i64> {
+    i64::try_from(number).ok()
+}
+
+const MILLISECOND: i128 = 1_000_000;
+const SECOND: i128 = 1_000 * MILLISECOND;
+const MINUTE: i128 = 60 * SECOND;
+const HOUR: i128 = 60 * MINUTE;
+const DAY: i128 = 24 * HOUR;
+
+/// All of it in one unit.
+fn part_of_span(part: Function, nanos: i128) -> Option<i128> {
+    Some(match part {
+        F::Hours => nanos / HOUR,
+        F::Minutes => nanos / MINUTE,
+        F::Seconds => nanos / SECOND,
+        F::Milliseconds => nanos / MILLISECOND,
+        _ => return None,
+    })
+}
+
+/// In UTC. Months and days count from 0, but for `getDate`.
+fn part_of_time(part: Function, nanos: i128) -> Option<i128> {
+    let days = nanos.div_euclid(DAY);
+    let (seconds, below) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));
+    let date = Timestamp::new(whole(seconds)?, u32::try_from(below).ok()?)?.to_seconds().to_string();
+    let number = |from: usize, to: usize| date.get(from..to)?.parse::<i128>().ok();
+    Some(match part {
+        F::FullYear => number(0, 4)?,
+        F::Month => number(5, 7)? - 1,
+        F::Date => number(8, 10)?,
+        F::DayOfMonth => number(8, 10)? - 1,
+        // The first day of 1970 was a Thursday, the fourth from Sunday on.
+        F::DayOfWeek => (days + 4).rem_euclid(7),
+        F::DayOfYear => days - time(&format!("{:04}-01-01T00:00:00Z", number(0, 4)?))?.div_euclid(DAY),
+        F::Hours => nanos.rem_euclid(DAY) / HOUR,
+        F::Minutes => nanos.rem_euclid(HOUR) / MINUTE,
+        F::Seconds => nanos.rem_euclid(MINUTE) / SECOND,
+        F::Milliseconds => below / MILLISECOND,
+        _ => return None,
+    })
+}
+
 fn size<'a>(value: &Val<'a>) -> Option<Val<'a>> {
     let size = match value.as_text() {
+        Some(text) if matches!(value, Val::Encoded(_)) => {
+            (text.len() / 4 * 3).saturating_sub(text.bytes().rev().take_while(|byte| *byte == b'=').count())
+        }
         Some(text) => text.chars().count(),
         None => value.size()?,
     };

@@ -2,7 +2,8 @@
 //! Expression Language.
 //!
 //! A rule is read, and checked against the types of its schema, when its definition is written; one that does
-//! not compile, or that calls what is not there, refuses the definition. Objects are then judged within a
+//! not compile, or that calls what is not there, refuses the definition. One that was stored all the same,
+//! before rules were read, is passed over. Objects are then judged within a
 //! number of steps: one that its rules cannot be worked out for is refused, as is one that breaks them. A
 //! rule that compares with `oldSelf` counts where there is something to compare with; any other is passed
 //! over where nothing has changed since the last write.
@@ -38,7 +39,7 @@ const REASONS: [&str; 4] =
 #[derive(Clone, Debug)]
 pub struct Rule {
     text: String,
-    /// One that was stored before rules were read may be broken. No object passes it.
+    /// One that was stored before rules were read may be broken. It is passed over.
     program: Result<Program, String>,
     message: Option<String>,
     message_expression: Option<Program>,
@@ -96,8 +97,11 @@ impl Rule {
         if given.get("optionalOldSelf") == Some(&Value::Bool(true)) {
             causes.push(Cause::forbidden(at("optionalOldSelf"), "optional values are not supported"));
         }
-        let message = text("message");
-        if message.is_some_and(|message| message.contains(['\n', '\r'])) {
+        let message = text("message").map(str::trim);
+        if message == Some("") {
+            let why = "message must be non-empty if specified";
+            causes.push(Cause::invalid(at("message"), &json!(""), why));
+        } else if message.is_some_and(|message| message.contains(['\n', '\r'])) {
             let why = "message must not contain line breaks";
             causes.push(Cause::invalid(at("message"), &shown(message.unwrap_or_default()), why));
         } else if message.is_none() && source.trim().contains('\n') {
@@ -128,7 +132,7 @@ impl Rule {
         let rule = Rule {
             text: source.to_owned(),
             program,
-            message: message.map(str::to_owned),
+            message: message.filter(|message| !message.is_empty()).map(str::to_owned),
             message_expression,
             reason: known.unwrap_or("FieldValueInvalid"),
             field_path: normal.unwrap_or_default(),
@@ -229,6 +233,14 @@ fn normal_path(path: &str, schema: &Schema) -> Option<String> {
     Some(out)
 }
 
+/// Why a rule of this schema is passed over, if one is.
+pub fn passed_over(schema: &Schema) -> Option<&str> {
+    let like = if let Additional::Like(like) = &schema.additional { Some(&**like) } else { None };
+    let below = schema.properties.values().chain(schema.items.as_deref()).chain(like);
+    let own = schema.rules.iter().find_map(|rule| rule.program.as_ref().err());
+    own.map(String::as_str).or_else(|| below.filter(|schema| schema.has_rules).find_map(passed_over))
+}
+
 /// What of an object breaks its schema's rules.
 pub fn check(schema: &Schema, object: &Object, old: Option<&Object>) -> Vec<Cause> {
     if !schema.has_rules {
@@ -297,13 +309,7 @@ impl Judge {
             if self.is_done() || if rule.uses_old { old.is_none() } else { is_same } {
                 continue;
             }
-            let program = match &rule.program {
-                Ok(program) => program,
-                Err(why) => {
-                    self.causes.push(rule.cause(path, value, &format!("rule compile error: {why}")));
-                    continue;
-                }
-            };
+            let Ok(program) = &rule.program else { continue };
             let mut names = Names(vec![("self", Val::of(value, Some(schema)))]);
             if let Some(old) = old {
                 names.0.push(("oldSelf", Val::of(old, Some(schema))));

@@ -25,6 +25,8 @@ pub enum Val<'a> {
     Text(Rc<str>),
     /// Text that lies in an object.
     Str(&'a str),
+    /// Bytes in Base64.
+    Encoded(&'a str),
     Bytes(Rc<[u8]>),
     Type(&'static str),
     /// In nanoseconds from 1970.
@@ -63,7 +65,7 @@ impl<'a> Val<'a> {
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Val::Text(text) => Some(text),
-            Val::Str(text) => Some(text),
+            Val::Str(text) | Val::Encoded(text) => Some(text),
             _ => None,
         }
     }
@@ -117,7 +119,7 @@ impl<'a> Val<'a> {
     pub fn size(&self) -> Option<usize> {
         match self {
             Val::Text(text) => Some(text.len()),
-            Val::Str(text) => Some(text.len()),
+            Val::Str(text) | Val::Encoded(text) => Some(text.len()),
             Val::Bytes(bytes) => Some(bytes.len()),
             Val::List(items) => Some(items.len()),
             Val::Map(map) => Some(map.len()),
@@ -272,7 +274,7 @@ impl<'a> Val<'a> {
             Val::Int(_) => "int",
             Val::UInt(_) => "uint",
             Val::Double(_) => "double",
-            Val::Text(_) | Val::Str(_) => "string",
+            Val::Text(_) | Val::Str(_) | Val::Encoded(_) => "string",
             Val::Bytes(_) => "bytes",
             Val::Type(_) => "type",
             Val::Time(_) => "timestamp",
@@ -315,12 +317,14 @@ const FORMATTED_BYTES_MAX: usize = 128;
 
 /// Text of a format that has values of its own. Text that is not as its format says stays text: to tell so is
 /// the schema's.
-fn formatted<'a>(text: &str, schema: Option<&Schema>) -> Option<Val<'a>> {
+fn formatted<'a>(text: &'a str, schema: Option<&Schema>) -> Option<Val<'a>> {
     let schema = schema.filter(|schema| schema.value_type == Some(Type::String))?;
-    if FORMATTED_BYTES_MAX < text.len() {
+    let format = schema.limits.format.as_deref()?;
+    if FORMATTED_BYTES_MAX < text.len() && format != "byte" {
         return None;
     }
-    match schema.limits.format.as_deref()? {
+    match format {
+        "byte" => Some(Val::Encoded(text)),
         "date-time" => time(text).map(Val::Time),
         "date" => time(&format!("{text}T00:00:00Z")).map(Val::Time),
         "duration" => span(text).map(Val::Span),
