@@ -267,7 +267,8 @@ async fn stored_definition_with_a_broken_rule_can_be_changed_and_deleted() {
     let mut second = stored["spec"]["versions"][0].clone();
     second["name"] = json!("v0");
     second["storage"] = json!(false);
-    let versions = |second: &Value| json!({ "spec": { "versions": [second, stored["spec"]["versions"][0]] } });
+    let versions =
+        |second: &Value| json!({ "spec": { "versions": [second, stored["spec"]["versions"][0]] } });
     let moved = rig.patch(&one, MERGE, &versions(&second)).await;
     assert_eq!(moved.code, 200, "the same rule in another place: {}", moved.text());
     let rule = rule.trim_start_matches("/spec/versions/0");

@@ -11,6 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// What the least list and the least map of an expression cost: they take much more memory than a scalar.
+const LIST_STEPS: usize = 10;
+const MAP_STEPS: usize = 40;
+
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fail {
@@ -86,11 +90,13 @@ pub fn eval<'e, 'a>(expr: &'e Expr, names: &mut Names<'e, 'a>, budget: &mut Budg
             found.ok_or_else(|| Fail::error(format!("no such attribute: {name}")))
         }
         Expr::List(items) => {
+            budget.spend(LIST_STEPS)?;
             let items: Result<Vec<Val<'a>>, Fail> =
                 items.iter().map(|item| eval(item, names, budget)).collect();
             items.map(Val::list)
         }
         Expr::Map(entries) => {
+            budget.spend(MAP_STEPS)?;
             let mut map = BTreeMap::new();
             for (key, value) in entries {
                 let key = eval(key, names, budget)?;

@@ -284,8 +284,7 @@ fn patterns_that_rules_spell_out_are_counted() {
         json!({ "rule": terms.join(" || ") })
     };
     let told = |rules: Vec<Value>| {
-        let spec =
-            json!({ "type": "object", "properties": properties(), "x-kubernetes-validations": rules });
+        let spec = json!({ "type": "object", "properties": properties(), "x-kubernetes-validations": rules });
         let schema = json!({ "type": "object", "properties": { "spec": spec } });
         let causes = Schema::parse(&schema, "s").err().unwrap_or_default();
         causes.iter().map(Cause::to_string).collect::<Vec<_>>()

@@ -376,7 +376,10 @@ fn result<'s>(function: Function, types: &[Ty<'s>]) -> Option<Ty<'s>> {
     };
     let found = match function {
         F::Size => {
-            let sized = matches!(types.first()?, Ty::Dyn | Ty::Text | Ty::Bytes | Ty::Encoded | Ty::List(_) | Ty::Map(_));
+            let sized = matches!(
+                types.first()?,
+                Ty::Dyn | Ty::Text | Ty::Bytes | Ty::Encoded | Ty::List(_) | Ty::Map(_)
+            );
             (sized, Ty::Int)
         }
         F::Contains | F::StartsWith | F::EndsWith | F::Matches => (texts, Ty::Bool),
@@ -400,7 +403,9 @@ fn result<'s>(function: Function, types: &[Ty<'s>]) -> Option<Ty<'s>> {
         F::Bool => (is_scalar(types.first()?), Ty::Bool),
         F::Time => (is(0, &Ty::Text), Ty::Time),
         F::Span => (is(0, &Ty::Text), Ty::Span),
-        F::Hours | F::Minutes | F::Seconds | F::Milliseconds => (is(0, &Ty::Time) || is(0, &Ty::Span), Ty::Int),
+        F::Hours | F::Minutes | F::Seconds | F::Milliseconds => {
+            (is(0, &Ty::Time) || is(0, &Ty::Span), Ty::Int)
+        }
         F::FullYear | F::Month | F::Date | F::DayOfMonth | F::DayOfWeek | F::DayOfYear => {
             (is(0, &Ty::Time), Ty::Int)
         }
