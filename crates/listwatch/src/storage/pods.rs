@@ -21,6 +21,20 @@ use std::sync::Arc;
 const DISRUPTED_MAX: usize = 2_000;
 const RETRY_S: u32 = 10;
 
+/// How often an eviction is judged anew, because its pod was changed meanwhile.
+const EVICTIONS_MAX: usize = 5;
+
+/// Why a pod may go.
+#[derive(Debug, PartialEq)]
+enum Permit {
+    /// Whatever becomes of it meanwhile.
+    Given,
+    /// As long as it is what was read: it does not run yet.
+    NotRunning,
+    /// The same, by the budget of this name: it is not ready.
+    NotReady(String),
+}
+
 /// What a budget says to the eviction of one of its pods.
 #[derive(Debug, PartialEq)]
 enum Verdict {
@@ -48,20 +62,75 @@ impl Storage {
             None => DeleteOptions::default(),
         };
         options.dry_run |= dry_run;
-        let entry = self.get(place, ReadAt::MostRecent).await?;
-        let pod = object(place.kind, entry.key(), entry.json(), entry.revision())?;
-        if is_guarded(&pod) {
-            self.ask_budget(place, &pod, options.dry_run).await?;
+        for _ in 1..EVICTIONS_MAX {
+            let evicted = self.evict_as_read(place, &self.read_pod(place).await?, &options).await?;
+            if evicted.is_ok() {
+                return Ok(());
+            }
         }
+        self.evict_as_read(place, &self.read_pod(place).await?, &options).await?
+    }
+
+    async fn read_pod(&self, place: Place<'_>) -> Result<Object, Refusal> {
+        let entry = self.get(place, ReadAt::MostRecent).await?;
+        object(place.kind, entry.key(), entry.json(), entry.revision())
+    }
+
+    /// The inner refusal is one that another look at the pod may lift.
+    pub(super) async fn evict_as_read(
+        &self,
+        place: Place<'_>,
+        pod: &Object,
+        options: &DeleteOptions,
+    ) -> Result<Result<(), Refusal>, Refusal> {
+        let permit = match is_guarded(pod) {
+            true => self.ask_budget(place, pod, options.dry_run).await?,
+            false if is_over(pod) => Permit::Given,
+            false => Permit::NotRunning,
+        };
+        let mut options = options.clone();
         // The pod that was asked about, and no newer one of its name.
         options.preconditions.uid.get_or_insert_with(|| pod.uid().to_owned());
+        let is_pinned = permit != Permit::Given && options.preconditions.resource_version.is_none();
+        if is_pinned {
+            options.preconditions.resource_version = Some(pod.resource_version().to_owned());
+        }
+        match (self.disrupt(place, options).await, permit) {
+            (Err(refusal), Permit::NotRunning) if is_pinned && refusal.reason == Reason::Conflict => {
+                Ok(Err(refusal))
+            }
+            (Err(refusal), Permit::NotReady(name)) if is_pinned && refusal.reason == Reason::Conflict => {
+                Err(being_processed(&name))
+            }
+            (done, _) => done.map(Ok),
+        }
+    }
+
+    /// Notes on the pod why it goes, and deletes it.
+    async fn disrupt(&self, place: Place<'_>, mut options: DeleteOptions) -> Result<(), Refusal> {
+        if !options.dry_run {
+            let rules = self.rules(place, "").await?;
+            let decide = |current: Option<&Object>| {
+                let stored = present(current, &rules)?;
+                rules.delete(stored, &options)?;
+                let decision = match disrupted(stored, now()) {
+                    Some(pod) => replaced(pod, place.kind),
+                    None => Decision { write: Write::Nothing, object: stored.clone() },
+                };
+                Ok(Decided { decision, warnings: Vec::new() })
+            };
+            let noted = self.swap(place, false, Absent::Refused, decide).await?.object;
+            if let Some(version) = &mut options.preconditions.resource_version {
+                noted.resource_version().clone_into(version);
+            }
+        }
         self.delete(place, &options).await.map(drop)
     }
 
-    async fn ask_budget(&self, place: Place<'_>, pod: &Object, dry_run: bool) -> Result<(), Refusal> {
+    async fn ask_budget(&self, place: Place<'_>, pod: &Object, dry_run: bool) -> Result<Permit, Refusal> {
         let registry = self.kinds.now();
         let Some(kind) = registry.by_resource("policy", "v1", "poddisruptionbudgets").cloned() else {
-            return Ok(());
+            return Ok(Permit::Given);
         };
         let filter = Filter::new(Scope::namespace(place.namespace), Vec::new());
         let plan = ListPlan { at: ReadAt::MostRecent, resume: None, limit: None };
@@ -73,7 +142,7 @@ impl Storage {
             }
         }
         match names.as_slice() {
-            [] => Ok(()),
+            [] => Ok(Permit::Given),
             [name] => self.count(&kind, name, place, pod, dry_run).await,
             _ => {
                 let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
@@ -91,19 +160,25 @@ impl Storage {
         pod_place: Place<'_>,
         pod: &Object,
         dry_run: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Permit, Refusal> {
         let place = Place { kind, namespace: pod_place.namespace, name, writer: Writer::Door };
         let rules = self.rules(place, "").await?;
+        let mut permit = Permit::Given;
         let decide = |current: Option<&Object>| {
+            permit = Permit::Given;
             let budget = present(current, &rules)?;
             let decision = match verdict(budget, pod, now()) {
                 Verdict::Refused(refusal) => return Err(*refusal),
-                Verdict::Free => Decision { write: Write::Nothing, object: budget.clone() },
+                Verdict::Free => {
+                    permit = Permit::NotReady(name.to_owned());
+                    Decision { write: Write::Nothing, object: budget.clone() }
+                }
                 Verdict::Counted(budget) => replaced(budget, kind),
             };
             Ok(Decided { decision, warnings: Vec::new() })
         };
-        self.swap(place, dry_run, Absent::Refused, decide).await.map(drop)
+        self.swap(place, dry_run, Absent::Refused, decide).await?;
+        Ok(permit)
     }
 }
 
@@ -190,6 +265,41 @@ fn is_guarded(pod: &Object) -> bool {
     !pod.is_being_deleted() && !matches!(phase, None | Some("" | "Pending" | "Succeeded" | "Failed"))
 }
 
+/// It has run, or goes already: it can not become ready again.
+fn is_over(pod: &Object) -> bool {
+    let phase = pod.get("status").and_then(|status| status.get("phase")).and_then(Value::as_str);
+    pod.is_being_deleted() || matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// With the condition that says so, unless it has it.
+fn disrupted(pod: &Object, now: Timestamp) -> Option<Object> {
+    let mut noted = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastTransitionTime": now.to_seconds().to_string(),
+    });
+    let mut status = map(pod.get("status"));
+    let mut conditions = match status.remove("conditions") {
+        Some(Value::Array(conditions)) => conditions,
+        _ => Vec::new(),
+    };
+    match conditions.iter_mut().find(|known| known["type"] == noted["type"]) {
+        Some(known) => {
+            if known["status"] == noted["status"] {
+                noted["lastTransitionTime"] = known["lastTransitionTime"].clone();
+            }
+            if *known == noted {
+                return None;
+            }
+            *known = noted;
+        }
+        None => conditions.push(noted),
+    }
+    status.insert("conditions".to_owned(), Value::Array(conditions));
+    let mut pod = pod.clone();
+    pod.set("status", Some(Value::Object(status)));
+    Some(pod)
+}
+
 fn guards(budget: &Object, pod: &Object) -> bool {
     let labels: Map<String, Value> =
         pod.labels().map(|(name, value)| (name.to_owned(), json!(value))).collect();
@@ -201,6 +311,17 @@ fn is_ready(pod: &Object) -> bool {
     let conditions = pod.get("status").and_then(|status| status.get("conditions")).and_then(Value::as_array);
     let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
     conditions.is_some_and(|conditions| conditions.iter().any(ready))
+}
+
+fn too_many(why: String) -> Refusal {
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    let mut refusal = Refusal::too_many_requests(message, RETRY_S);
+    refusal.causes = vec![Cause { reason: "DisruptionBudget", message: why, field: String::new() }];
+    refusal
+}
+
+fn being_processed(budget: &str) -> Refusal {
+    too_many(format!("The disruption budget {budget} is still being processed by the server."))
 }
 
 fn verdict(budget: &Object, pod: &Object, now: Timestamp) -> Verdict {
@@ -215,14 +336,9 @@ fn verdict(budget: &Object, pod: &Object, now: Timestamp) -> Verdict {
             return Verdict::Free;
         }
     }
-    let too_many = |why: String| {
-        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-        let mut refusal = Refusal::too_many_requests(message, RETRY_S);
-        refusal.causes = vec![Cause { reason: "DisruptionBudget", message: why, field: String::new() }];
-        Verdict::Refused(Box::new(refusal))
-    };
+    let too_many = |why: String| Verdict::Refused(Box::new(too_many(why)));
     if number("observedGeneration") < budget.generation() {
-        return too_many(format!("The disruption budget {name} is still being processed by the server."));
+        return Verdict::Refused(Box::new(being_processed(name)));
     }
     let allowed = number("disruptionsAllowed");
     if allowed <= 0 {

@@ -59,6 +59,60 @@ async fn a_write_whose_answer_is_lost_is_found_again() {
     assert_eq!((refusal.code(), refusal.retry_after_s), (503, Some(1)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn pod_that_becomes_ready_while_it_is_evicted_is_judged_again() {
+    let bench = Bench::new().await;
+    let labels = json!({ "app": "a" });
+    let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });
+    let pod = json!({ "metadata": { "name": "p", "labels": labels }, "spec": spec });
+    let pending = bench.create("pods", "n", pod).await.expect("made");
+    let budget = json!({ "metadata": { "name": "b" }, "spec": { "selector": { "matchLabels": labels }, "minAvailable": 1 } });
+    bench.create("poddisruptionbudgets", "n", budget).await.expect("made");
+    let status = Part::Of(Endpoint::Status);
+    let healthy = json!({ "observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1 });
+    bench.merge("poddisruptionbudgets", status, "b", json!({ "status": healthy })).await.expect("kept");
+    let becomes = |ready: &str| {
+        let conditions = json!([{ "type": "Ready", "status": ready }]);
+        let body = json!({ "status": { "phase": "Running", "conditions": conditions } });
+        let bench = &bench;
+        async move { bench.merge("pods", status, "p", body).await.expect("changed") }
+    };
+    let unready = becomes("False").await;
+    becomes("True").await;
+    let kind = bench.kind("pods");
+    let place = Place { kind: &kind, namespace: "n", name: "p", writer: Writer::Door };
+    let evict = async |seen: &Value, options: DeleteOptions| {
+        let seen = crate::object::Object::decode(seen.clone()).expect("a pod").0;
+        bench.storage.evict_as_read(place, &seen, &options).await
+    };
+    let again = evict(&pending, DeleteOptions::default()).await.expect("it may be otherwise by now");
+    assert_eq!(code(again), 409);
+    let later = evict(&unready, DeleteOptions::default()).await.expect_err("it is ready now");
+    assert_eq!((later.code(), later.retry_after_s), (429, Some(10)));
+    let asked = Preconditions { resource_version: Some(revision(&unready).to_string()), uid: None };
+    let options = DeleteOptions { preconditions: asked, ..DeleteOptions::default() };
+    for seen in [&pending, &unready] {
+        let own = evict(seen, options.clone()).await.expect_err("that is not the version any more");
+        assert_eq!(own.code(), 409);
+    }
+    let body = json!({ "metadata": { "name": "p" } });
+    assert_eq!(code(bench.storage.evict(place, &body, false).await), 429);
+    let pod = bench.get("pods", "n", "p").await.expect("it is still there");
+    assert_eq!(pod["status"]["conditions"].as_array().expect("conditions").len(), 1, "nothing was noted");
+
+    becomes("False").await;
+    let held = json!({ "metadata": { "finalizers": ["example.com/held"] } });
+    bench.merge("pods", WHOLE, "p", held).await.expect("held");
+    bench.storage.evict(place, &body, false).await.expect("it is not ready");
+    let pod = bench.get("pods", "n", "p").await.expect("it is held");
+    assert!(pod["metadata"]["deletionTimestamp"].is_string());
+    let noted = &pod["status"]["conditions"][1];
+    assert_eq!(
+        (&noted["type"], &noted["reason"]),
+        (&json!("DisruptionTarget"), &json!("EvictionByEvictionAPI"))
+    );
+}
+
 /// The cache is made to lag behind the store.
 #[tokio::test(start_paused = true)]
 async fn what_only_an_old_copy_says_is_asked_of_the_store() {
