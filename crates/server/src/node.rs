@@ -253,13 +253,12 @@ async fn serve_until<L: Listener>(
         peer_servers.spawn(watched("peer port", serving));
     }
     let guard = Guard::new(raft.clone(), tokens, request_timeout(&config));
-    let http_state =
-        HttpState { raft: raft.clone(), metrics: metrics.clone(), pressure: upkeep.pressure.clone() };
+    let http_state = HttpState { raft: raft.clone(), metrics, pressure: upkeep.pressure.clone() };
     let before = (&upkeep.pressure, &guard);
     let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, &config);
     let services = observed(services, calls, tracer.as_ref());
-    let open = (ports.client, ports.client_http, ports.metrics);
-    open_to_clients(&mut servers, open, (services, http_state), (&config, &stopping));
+    let ports = (ports.client, ports.client_http, ports.metrics);
+    open_to_clients(&mut servers, ports, (services, http_state), (&config, &stopping));
     let (ready, is_ready) = watch::channel(false);
     if let Some(door) = door {
         let store = LocalStore::new(raft.clone(), hub.clone(), guard, &config);
@@ -278,21 +277,22 @@ async fn serve_until<L: Listener>(
     // Or their connections would never drain.
     hub.stop();
     drain(&mut servers).await;
-    if result.is_ok() {
-        // Another leader that stops may have handed over to this member meanwhile.
-        raft.hand_over().await;
-    }
-    tasks.shutdown().await;
-    take_apart(&raft, peer_servers, tracer).await;
+    take_apart(&raft, (&tasks, result.is_ok()), peer_servers, tracer).await;
     result
 }
 
 /// What is left to end once no client is served any more.
 async fn take_apart(
     raft: &RaftNode,
+    (tasks, is_well): (&Tasks, bool),
     mut peer_servers: JoinSet<Result<(), RunError>>,
     tracer: Option<Tracer>,
 ) {
+    if is_well {
+        // Another leader that stops may have handed over to this member meanwhile.
+        raft.hand_over().await;
+    }
+    tasks.shutdown().await;
     raft.stop().await;
     // Peers keep their streams open for ever, so there is nothing to wait for.
     peer_servers.shutdown().await;

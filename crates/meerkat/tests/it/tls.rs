@@ -134,6 +134,16 @@ fn a_server_shows_its_certificate_and_new_files_are_taken_up_without_a_restart()
     member.stop();
 }
 
+/// What a port says to one who asks without TLS, until it hangs up.
+fn answer_without_tls(address: &str) -> Vec<u8> {
+    let mut plain = std::net::TcpStream::connect(address).expect("it listens");
+    let asked = b"GET /version HTTP/1.1\r\nHost: m\r\nConnection: close\r\n\r\n";
+    let _ = std::io::Write::write_all(&mut plain, asked);
+    let mut answer = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut plain, &mut answer);
+    answer
+}
+
 #[test]
 fn clients_are_let_in_by_the_certificates_they_show() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -188,13 +198,7 @@ fn clients_are_let_in_by_the_certificates_they_show() {
     for address in [&door, &metrics] {
         let got_in = get(address, "/version", &ours.file, None);
         assert!(got_in.is_err(), "without a certificate: {got_in:?}");
-        let mut plain = std::net::TcpStream::connect(address).expect("it listens");
-        let _ = std::io::Write::write_all(
-            &mut plain,
-            b"GET /version HTTP/1.1\r\nHost: m\r\nConnection: close\r\n\r\n",
-        );
-        let mut answer = Vec::new();
-        let _ = std::io::Read::read_to_end(&mut plain, &mut answer);
+        let answer = answer_without_tls(address);
         assert!(!answer.starts_with(b"HTTP/1.1"), "without TLS: {}", answer.escape_ascii());
     }
 

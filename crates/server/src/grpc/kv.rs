@@ -131,7 +131,7 @@ impl KvService {
         request: impl FnOnce() -> String,
         error: Option<&Status>,
     ) {
-        if self.slow_reads.read(began.elapsed(), prefix, request, error.map(Status::message)) {
+        if self.slow_reads.read(began.elapsed(), prefix, request, error.map(|status| status.message())) {
             self.raft.state_times().count_slow();
         }
     }

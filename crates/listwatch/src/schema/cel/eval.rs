@@ -95,20 +95,7 @@ pub fn eval<'e, 'a>(expr: &'e Expr, names: &mut Names<'e, 'a>, budget: &mut Budg
                 items.iter().map(|item| eval(item, names, budget)).collect();
             items.map(Val::list)
         }
-        Expr::Map(entries) => {
-            budget.spend(MAP_STEPS)?;
-            let mut map = BTreeMap::new();
-            for (key, value) in entries {
-                let key = eval(key, names, budget)?;
-                let key = key.as_text().ok_or_else(|| Fail::error("unsupported key type"))?;
-                budget.spend(key.len() / BYTES_PER_STEP)?;
-                let key = key.to_owned();
-                if map.insert(key, eval(value, names, budget)?).is_some() {
-                    return Err(Fail::error("a map has a key twice"));
-                }
-            }
-            Ok(Val::Map(Rc::new(map)))
-        }
+        Expr::Map(entries) => mapped(entries, names, budget),
         Expr::Not(inner) => match eval(inner, names, budget)? {
             Val::Bool(flag) => Ok(Val::Bool(!flag)),
             other => Err(no_overload("!_", &[other])),
@@ -149,6 +136,21 @@ pub fn eval<'e, 'a>(expr: &'e Expr, names: &mut Names<'e, 'a>, budget: &mut Budg
             function.call(&args, budget)
         }
     }
+}
+
+fn mapped<'e, 'a>(entries: &'e [(Expr, Expr)], names: &mut Names<'e, 'a>, budget: &mut Budget) -> Found<'a> {
+    budget.spend(MAP_STEPS)?;
+    let mut map = BTreeMap::new();
+    for (key, value) in entries {
+        let key = eval(key, names, budget)?;
+        let key = key.as_text().ok_or_else(|| Fail::error("unsupported key type"))?;
+        budget.spend(key.len() / BYTES_PER_STEP)?;
+        let key = key.to_owned();
+        if map.insert(key, eval(value, names, budget)?).is_some() {
+            return Err(Fail::error("a map has a key twice"));
+        }
+    }
+    Ok(Val::Map(Rc::new(map)))
 }
 
 fn negated(value: Val<'_>) -> Found<'_> {

@@ -63,6 +63,20 @@ pub struct Stand {
     pub is_correlated: bool,
 }
 
+/// What is wrong with the message of a rule, if anything is.
+fn cause_of_message(message: Option<&str>, source: &str, at: String) -> Option<Cause> {
+    match message {
+        Some("") => Some(Cause::invalid(at, &json!(""), "message must be non-empty if specified")),
+        Some(message) if message.contains(['\n', '\r']) => {
+            Some(Cause::invalid(at, &shown(message), "message must not contain line breaks"))
+        }
+        None if source.trim().contains('\n') => {
+            Some(Cause::required(at, "message must be specified if rule contains line breaks"))
+        }
+        Some(_) | None => None,
+    }
+}
+
 impl Rule {
     /// A rule of `schema`, and what is wrong with it.
     ///
@@ -98,16 +112,7 @@ impl Rule {
             causes.push(Cause::forbidden(at("optionalOldSelf"), "optional values are not supported"));
         }
         let message = text("message").map(str::trim);
-        if message == Some("") {
-            let why = "message must be non-empty if specified";
-            causes.push(Cause::invalid(at("message"), &json!(""), why));
-        } else if message.is_some_and(|message| message.contains(['\n', '\r'])) {
-            let why = "message must not contain line breaks";
-            causes.push(Cause::invalid(at("message"), &shown(message.unwrap_or_default()), why));
-        } else if message.is_none() && source.trim().contains('\n') {
-            let why = "message must be specified if rule contains line breaks";
-            causes.push(Cause::required(at("message"), why));
-        }
+        causes.extend(cause_of_message(message, source, at("message")));
         let mut message_expression = None;
         if let Some(source) = text("messageExpression") {
             match compiled(source, &own, &Ty::Text, patterns_left) {
