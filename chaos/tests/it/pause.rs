@@ -33,7 +33,7 @@ fn etcd_passes_the_same_pause_so_the_harness_itself_is_sound() {
 }
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
-const ELECTIONS_MAX: usize = 3;
+const ELECTIONS_MAX: usize = 5;
 /// Longer than the seven seconds that a member waits by default.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
@@ -71,12 +71,17 @@ async fn blames_the_leader(product: Product) -> Result<(), Failure> {
         if said == [plain.clone(), unavailable(EtcdError::TimeoutDueToLeaderFail)] {
             return Ok(());
         }
-        // An election that takes longer than two election timeouts is not blamed, on etcd either.
-        if said != [plain.clone(), plain.clone()] {
+        // A write that was answered came too late to be lost; and an election that takes longer than two
+        // election timeouts is not blamed, on etcd either.
+        let was_answered = said.iter().any(String::is_empty);
+        if !was_answered && said != [plain.clone(), plain.clone()] {
             return Err(Failure::broken(format!("{product} says {said:?}")));
         }
+        println!("{product} says {said:?}, which proves nothing: once more");
     }
-    Err(Failure::slow(format!("{ELECTIONS_MAX} elections of {product} took longer than two seconds")))
+    Err(Failure::slow(format!(
+        "none of {ELECTIONS_MAX} elections of {product} was quick and lost both writes"
+    )))
 }
 
 #[test]
