@@ -132,7 +132,7 @@ impl Side {
         let status = endpoint.status(WITHIN).await?;
         let mut errors: Vec<String> = status.errors.iter().map(|error| self.error_text(error)).collect();
         errors.sort();
-        let sized = 0 < status.db_size && 0 <= status.db_size_in_use;
+        let sized = 0 < status.db_size_in_use && status.db_size_in_use <= status.db_size;
         let (leader, learner) = (self.name(status.leader), status.is_learner);
         let behind = status.raft_index < status.raft_applied_index;
         let header = self.header(status.header);
