@@ -6,9 +6,9 @@ use crate::lease::{Book, LeaseCounters};
 use crate::metrics::Changes;
 use meerkat_fault::Mutex;
 use meerkat_raft::{EventSink, Leadership};
-use meerkat_state::{HistoryQuery, LeaseChange, ReadError, StateReader};
-use meerkat_types::{AssignedToken, EventBatch, Refusal, Revision};
-use meerkat_watch::{History, HistoryError, Horizon, Hub, Past, Scan};
+use meerkat_state::{LeaseChange, ReadError, StateReader};
+use meerkat_types::{AssignedToken, EventBatch, HistoryAnswer, HistoryQuery, Refusal, Revision};
+use meerkat_watch::{History, HistoryError, Horizon, Hub};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -67,22 +67,11 @@ impl History for StoreHistory {
         Horizon { current: pinned.current_revision(), oldest: pinned.compacted_revision() }
     }
 
-    fn read(&self, scan: &Scan) -> Result<Past, HistoryError> {
-        let query = HistoryQuery {
-            first: scan.first,
-            last: scan.last,
-            events_max: scan.events_max,
-            bytes_max: scan.bytes_max,
-            with_previous: scan.with_previous,
-            newest_only: scan.newest_only,
-        };
-        match self.0.pin().history(&query) {
-            Ok(history) => Ok(Past { batches: history.batches, next: history.next }),
-            Err(ReadError::Refused(Refusal::Compacted { oldest, .. })) => {
-                Err(HistoryError::Compacted { oldest })
-            }
-            Err(error) => Err(HistoryError::Failed(error.to_string())),
-        }
+    fn read(&self, query: &HistoryQuery) -> Result<HistoryAnswer, HistoryError> {
+        self.0.pin().history(query).map_err(|error| match error {
+            ReadError::Refused(Refusal::Compacted { .. }) => HistoryError::Compacted,
+            error => HistoryError::Failed(error.to_string()),
+        })
     }
 }
 

@@ -35,7 +35,6 @@ pub use machine::Machine;
 pub use mvcc::compaction::{Compactor, Progress};
 pub use mvcc::export::ExportedEvent;
 pub use mvcc::hash::{HashKv, StoredHash};
-pub use mvcc::history::{History, HistoryQuery};
 #[doc(hidden)]
 pub use mvcc::past::Way;
 pub use mvcc::times::{KeyTime, KeyTimes, RevisionAtTime};

@@ -11,7 +11,7 @@ use crate::error::{ReadError, StateError};
 use crate::lease;
 use crate::mvcc::export::{self, ExportedEvent};
 use crate::mvcc::hash::{self, HashKv, StoredHash};
-use crate::mvcc::history::{self, History, HistoryQuery};
+use crate::mvcc::history;
 use crate::mvcc::past::{Plan, Way};
 use crate::mvcc::range;
 use crate::mvcc::store::Committed;
@@ -22,8 +22,8 @@ use crate::txn;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use meerkat_types::{
-    Alarm, AlarmBy, Key, KeyRange, KvPage, Lease, LeaseId, LogPosition, MemberAttributes, MemberId,
-    RangeAnswer, RangeQuery, Revision, Txn, TxnDone,
+    Alarm, AlarmBy, HistoryAnswer, HistoryQuery, Key, KeyRange, KvPage, Lease, LeaseId, LogPosition,
+    MemberAttributes, MemberId, RangeAnswer, RangeQuery, Revision, Txn, TxnDone,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -228,7 +228,7 @@ impl Pinned {
 
     /// Events of whole revisions, until the query's bounds are reached. Refused below the compacted
     /// revision.
-    pub fn history(&self, query: &HistoryQuery) -> Result<History, ReadError> {
+    pub fn history(&self, query: &HistoryQuery) -> Result<HistoryAnswer, ReadError> {
         history::read(&self.point.committed, query)
     }
 

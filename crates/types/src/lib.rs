@@ -1,7 +1,7 @@
 //! The vocabulary: names for everything the other crates talk about, and nothing that acts.
 //!
 //! Reading order: [`Revision`], [`Key`], [`KeyRange`], [`KeyValue`], [`Event`], then what a client
-//! can ask ([`RangeQuery`], [`Put`], [`DeleteRange`], [`Txn`], [`Compact`],
+//! can ask ([`RangeQuery`], [`HistoryQuery`], [`Put`], [`DeleteRange`], [`Txn`], [`Compact`],
 //! [`WatchRequest`]), what the cluster can
 //! agree on ([`Command`]) and what comes back ([`Outcome`], [`Refusal`]).
 //!
@@ -12,6 +12,7 @@ mod alarm;
 mod auth;
 mod command;
 mod event;
+mod history;
 mod key;
 mod key_range;
 mod key_value;
@@ -35,6 +36,7 @@ pub use command::{
     Put, RequestId,
 };
 pub use event::{Event, EventBatch, EventKind};
+pub use history::{HistoryAnswer, HistoryQuery};
 pub use key::Key;
 pub use key_range::KeyRange;
 pub use key_value::KeyValue;

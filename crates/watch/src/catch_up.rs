@@ -11,11 +11,11 @@
 
 use crate::core::{Core, key_of};
 use crate::encoded::{Encoded, Form};
-use crate::history::{Horizon, Past, Scan};
+use crate::history::Horizon;
 use crate::range_tree::VisitRound;
 use crate::stream::{Control, End, Item, Note, SlowPolicy, StreamId};
 use crate::watcher::{self, State, Watcher};
-use meerkat_types::{Event, Revision};
+use meerkat_types::{Event, HistoryAnswer, HistoryQuery, Revision};
 use std::sync::Arc;
 
 /// What to do for late watchers next.
@@ -24,7 +24,7 @@ pub enum Step {
     /// Something was dealt from memory; ask again.
     Dealt,
     /// History is to be read, and dealt.
-    Read(Scan),
+    Read(HistoryQuery),
     /// Nobody is waiting.
     Nothing,
 }
@@ -82,7 +82,7 @@ impl Core {
             return Step::Dealt;
         }
         self.counts.history_reads += 1;
-        Step::Read(Scan {
+        Step::Read(HistoryQuery {
             first,
             last: self.frontier(),
             events_max: self.config.scan_events,
@@ -135,15 +135,15 @@ impl Core {
     }
 
     /// Deals what a read found. Watchers may have come and gone since it was asked for.
-    pub fn deal(&mut self, scan: &Scan, past: Past) {
-        assert!(scan.first < past.next, "a read of history gets on");
+    pub fn deal(&mut self, query: &HistoryQuery, past: HistoryAnswer) {
+        assert!(query.first < past.next, "a read of history gets on");
         let oldest = Revision::new(-1);
-        let round = self.begin(scan.first, scan.with_previous, scan.newest_only, false, oldest);
+        let round = self.begin(query.first, query.with_previous, query.newest_only, false, oldest);
         for batch in past.batches {
             let batch = Encoded::new(batch, &self.meter);
             self.deal_batch(&round, &batch);
         }
-        self.finish(&round, past.next.min(scan.last.next()));
+        self.finish(&round, past.next.min(query.last.next()));
         self.relieve();
     }
 

@@ -1,6 +1,6 @@
 //! What lies behind the ring: the store's own record of every revision.
 
-use meerkat_types::{EventBatch, Revision};
+use meerkat_types::{HistoryAnswer, HistoryQuery, Revision};
 
 /// Where history begins and ends, both of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,31 +11,10 @@ pub struct Horizon {
     pub oldest: Revision,
 }
 
-/// One read of history, for all late watchers near `first`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scan {
-    pub first: Revision,
-    pub last: Revision,
-    pub events_max: usize,
-    pub bytes_max: usize,
-    /// Somebody wants to know what was before.
-    pub with_previous: bool,
-    /// Leave out what a later event of the same key has overtaken.
-    pub newest_only: bool,
-}
-
-/// Whole revisions, oldest first.
-#[derive(Clone, Debug)]
-pub struct Past {
-    pub batches: Vec<EventBatch>,
-    /// Everything below this was read.
-    pub next: Revision,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryError {
-    /// Revisions below `oldest` are gone.
-    Compacted { oldest: Revision },
+    /// Some of the revisions asked for are gone.
+    Compacted,
     /// The disk does not answer.
     Failed(String),
 }
@@ -43,5 +22,5 @@ pub enum HistoryError {
 /// Never called with the hub's lock held, but for [`History::horizon`], which must not block.
 pub trait History: Send + Sync + 'static {
     fn horizon(&self) -> Horizon;
-    fn read(&self, scan: &Scan) -> Result<Past, HistoryError>;
+    fn read(&self, query: &HistoryQuery) -> Result<HistoryAnswer, HistoryError>;
 }

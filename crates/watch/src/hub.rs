@@ -13,7 +13,7 @@ use crate::outbox::{Out, Taken};
 use crate::report::{Totals, WatcherReport};
 use crate::stream::{End, Refused, StreamId, StreamOptions};
 use meerkat_fault::Mutex;
-use meerkat_types::{EventBatch, Revision, WatchId, WatchRequest};
+use meerkat_types::{EventBatch, HistoryQuery, Revision, WatchId, WatchRequest};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -149,15 +149,15 @@ impl Hub {
                 match self.with(|core| core.step(horizon)) {
                     Step::Nothing => break,
                     Step::Dealt => tokio::task::yield_now().await,
-                    Step::Read(scan) => self.read(scan).await,
+                    Step::Read(query) => self.read(query).await,
                 }
             }
         }
     }
 
-    async fn read(&self, scan: crate::history::Scan) {
+    async fn read(&self, query: HistoryQuery) {
         let history = self.history().clone();
-        let work = move || history.read(&scan);
+        let work = move || history.read(&query);
         let mut read = if self.shared.config.reads_inline {
             tokio::spawn(async move { work() })
         } else {
@@ -174,9 +174,9 @@ impl Hub {
             }
         };
         match read {
-            Ok(Ok(past)) => self.with(|core| core.deal(&scan, past)),
+            Ok(Ok(past)) => self.with(|core| core.deal(&query, past)),
             // The next step sees the new horizon, and tells whom it concerns.
-            Ok(Err(HistoryError::Compacted { .. })) => {}
+            Ok(Err(HistoryError::Compacted)) => {}
             Ok(Err(HistoryError::Failed(reason))) => self.fail_history(&reason).await,
             Err(error) => self.fail_history(&error.to_string()).await,
         }

@@ -43,7 +43,7 @@ pub use catch_up::Step;
 pub use config::WatchConfig;
 pub use core::{Core, Counts};
 pub use encoded::{Encode, Encoded, Form, Meter, Wire};
-pub use history::{History, HistoryError, Horizon, Past, Scan};
+pub use history::{History, HistoryError, Horizon};
 pub use hub::{Hub, WatchStream};
 pub use meerkat_types::{Filter, WatchId, WatchRequest, WatchStart};
 pub use outbox::{Delivery, Out, Taken};

@@ -13,37 +13,10 @@ use crate::mvcc::version_row;
 use crate::mvcc::wire::Tail;
 use bytes::Bytes;
 use meerkat_engine::{Column, Cursor, View};
-use meerkat_types::{Event, EventBatch, EventKind, KeyValue, Refusal, Revision};
+use meerkat_types::{Event, EventBatch, EventKind, HistoryAnswer, HistoryQuery, KeyValue, Refusal, Revision};
 use std::collections::BTreeMap;
 
-/// Which events, and how many at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HistoryQuery {
-    pub first: Revision,
-    /// Inclusive; a revision that does not exist yet ends at the newest.
-    pub last: Revision,
-    /// The read ends with the revision in which this many events were walked, left out ones included.
-    pub events_max: usize,
-    /// The read ends with the revision in which keys, values and previous values given out weigh
-    /// this much.
-    pub bytes_max: usize,
-    /// Whether events come with their previous values. Those at the compacted revision never do: the
-    /// state before it is gone for every reader.
-    pub with_previous: bool,
-    /// Leaves out each event whose key has a later one, within the asked revisions or after them. A
-    /// revision of which nothing is left has no batch.
-    pub newest_only: bool,
-}
-
-/// Whole revisions, oldest first.
-#[derive(Clone, Debug)]
-pub struct History {
-    pub batches: Vec<EventBatch>,
-    /// Where the next read goes on; above the asked last when everything was read.
-    pub next: Revision,
-}
-
-pub(crate) fn read(committed: &Committed, query: &HistoryQuery) -> Result<History, ReadError> {
+pub(crate) fn read(committed: &Committed, query: &HistoryQuery) -> Result<HistoryAnswer, ReadError> {
     let oldest = Revision::new(committed.compacted);
     if query.first < oldest {
         return Err(Refusal::Compacted { asked: query.first, oldest }.into());
@@ -58,7 +31,7 @@ pub(crate) fn read(committed: &Committed, query: &HistoryQuery) -> Result<Histor
         if reading.open.as_ref().is_some_and(|open| open.revision != id.revision) {
             reading.close();
             if reading.is_full() {
-                return Ok(History { batches: reading.batches, next: Revision::new(id.revision) });
+                return Ok(HistoryAnswer { batches: reading.batches, next: Revision::new(id.revision) });
             }
         }
         reading.take(id, row)?;
@@ -66,7 +39,7 @@ pub(crate) fn read(committed: &Committed, query: &HistoryQuery) -> Result<Histor
     }
     rows.finish()?;
     reading.close();
-    Ok(History { batches: reading.batches, next: Revision::new(last + 1) })
+    Ok(HistoryAnswer { batches: reading.batches, next: Revision::new(last + 1) })
 }
 
 /// One read under way.

@@ -4,10 +4,10 @@ use crate::property::{same_answers, whole_range};
 use crate::rig::Rig;
 use bytes::Bytes;
 use meerkat_backup::snapshot::{Change, Head, SnapshotFile, write};
-use meerkat_state::{AuthBook, HistoryQuery, Import, ImportEnd, ImportedEvent, ImportedVersion};
+use meerkat_state::{AuthBook, Import, ImportEnd, ImportedEvent, ImportedVersion};
 use meerkat_types::{
-    Alarm, AlarmBy, AlarmKind, AuthRevision, Event, EventKind, Lease, LogPosition, MemberId, Password,
-    Revision,
+    Alarm, AlarmBy, AlarmKind, AuthRevision, Event, EventKind, HistoryQuery, Lease, LogPosition, MemberId,
+    Password, Revision,
 };
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -9,11 +9,11 @@ use crate::rig::{Log, Rig};
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db};
 use meerkat_mangle::Fuzz;
-use meerkat_state::{HistoryQuery, LogEntry, Machine, Payload, Progress, ReadError, StateReader, Way};
+use meerkat_state::{LogEntry, Machine, Payload, Progress, ReadError, StateReader, Way};
 use meerkat_types::{
-    Alarm, AlarmBy, AlarmKind, AuthCommand, Command, Compact, DeleteRange, GrantLease, Key, KeyRange,
-    LeaseId, LeaseTtl, MemberAttributes, MemberId, NewLease, NewValue, Password, Permission, PermissionKind,
-    Put, RangeQuery, Revision, RoleName, Txn, TxnOp, UserName,
+    Alarm, AlarmBy, AlarmKind, AuthCommand, Command, Compact, DeleteRange, GrantLease, HistoryQuery, Key,
+    KeyRange, LeaseId, LeaseTtl, MemberAttributes, MemberId, NewLease, NewValue, Password, Permission,
+    PermissionKind, Put, RangeQuery, Revision, RoleName, Txn, TxnOp, UserName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

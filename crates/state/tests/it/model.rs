@@ -1,11 +1,11 @@
 //! A store so naive that it can be checked by eye: it keeps the whole content of every revision.
 
 use bytes::Bytes;
-use meerkat_state::{HistoryQuery, KeyTime, KeyTimes, RevisionAtTime};
+use meerkat_state::{KeyTime, KeyTimes, RevisionAtTime};
 use meerkat_types::{
-    Command, Compare, CompareTarget, Deleted, Event, EventKind, GrantLease, KeyRange, KeyValue, KvPage,
-    Lease, LeaseGranted, LeaseId, LogPosition, NewLease, NewValue, Outcome, Put, PutDone, RangeAnswer,
-    RangeQuery, Refusal, Revision, SortOrder, SortTarget, Txn, TxnDone, TxnOp, TxnOpDone,
+    Command, Compare, CompareTarget, Deleted, Event, EventKind, GrantLease, HistoryQuery, KeyRange, KeyValue,
+    KvPage, Lease, LeaseGranted, LeaseId, LogPosition, NewLease, NewValue, Outcome, Put, PutDone,
+    RangeAnswer, RangeQuery, Refusal, Revision, SortOrder, SortTarget, Txn, TxnDone, TxnOp, TxnOpDone,
 };
 use std::collections::BTreeMap;
 

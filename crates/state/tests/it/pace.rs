@@ -3,8 +3,8 @@
 
 use crate::rig::{Log, Rig};
 use bytes::Bytes;
-use meerkat_state::{HistoryQuery, LogEntry};
-use meerkat_types::{Command, Key, NewLease, NewValue, Put, Revision};
+use meerkat_state::LogEntry;
+use meerkat_types::{Command, HistoryQuery, Key, NewLease, NewValue, Put, Revision};
 use std::time::{Duration, Instant};
 
 /// No machine is so busy that this much takes longer.

@@ -4,10 +4,10 @@ use crate::answers::{decoded, decoded_outcome, decoded_txn, key_values};
 use crate::generate::Generator;
 use crate::model::Model;
 use crate::rig::{Log, Rig, Seed, seeds};
-use meerkat_state::{HistoryQuery, LogEntry, Payload, ReadError, Way};
+use meerkat_state::{LogEntry, Payload, ReadError, Way};
 use meerkat_types::{
-    Command, Consistency, KeyRange, KvPage, LeaseId, RangeAnswer, RangeQuery, Refusal, Revision,
-    RevisionBounds, Sort, Txn,
+    Command, Consistency, HistoryQuery, KeyRange, KvPage, LeaseId, RangeAnswer, RangeQuery, Refusal,
+    Revision, RevisionBounds, Sort, Txn,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

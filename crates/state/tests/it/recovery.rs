@@ -4,11 +4,12 @@ use crate::rig::{Log, Rig};
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db, DbOptions};
 use meerkat_state::{
-    FORMAT_VERSION, HistoryQuery, Machine, Payload, StateError, StateReader, local_get, local_put,
-    persisted_applied, snapshot_info, snapshot_info_at,
+    FORMAT_VERSION, Machine, Payload, StateError, StateReader, local_get, local_put, persisted_applied,
+    snapshot_info, snapshot_info_at,
 };
 use meerkat_types::{
-    Command, Compact, Key, MemberAttributes, MemberId, NewLease, NewValue, Outcome, Put, Refusal, Revision,
+    Command, Compact, HistoryQuery, Key, MemberAttributes, MemberId, NewLease, NewValue, Outcome, Put,
+    Refusal, Revision,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 

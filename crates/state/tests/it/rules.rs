@@ -3,10 +3,10 @@
 use crate::answers::{decoded, key_values};
 use crate::rig::{Log, Rig};
 use bytes::Bytes;
-use meerkat_state::{HistoryQuery, Progress, ReadError, RevisionAtTime};
+use meerkat_state::{Progress, ReadError, RevisionAtTime};
 use meerkat_types::{
-    Command, Compact, Consistency, DeleteRange, EventKind, Key, KeyRange, NewLease, NewValue, Outcome, Put,
-    RangeQuery, Refusal, Revision, RevisionBounds, Sort, Txn, TxnOp,
+    Command, Compact, Consistency, DeleteRange, EventKind, HistoryQuery, Key, KeyRange, NewLease, NewValue,
+    Outcome, Put, RangeQuery, Refusal, Revision, RevisionBounds, Sort, Txn, TxnOp,
 };
 
 fn key(text: &str) -> Key {

@@ -1,9 +1,9 @@
 //! Watchers of one stream do not hold each other up.
 
 use crate::every_order::at;
-use meerkat_types::{Event, EventBatch, EventKind, Filter, KeyRange, KeyValue, Revision};
+use meerkat_types::{Event, EventBatch, EventKind, Filter, HistoryAnswer, KeyRange, KeyValue, Revision};
 use meerkat_watch::{
-    Core, Encoded, Horizon, Meter, Out, Past, Refused, SlowPolicy, Standing, Step, StreamId, StreamOptions,
+    Core, Encoded, Horizon, Meter, Out, Refused, SlowPolicy, Standing, Step, StreamId, StreamOptions,
     WatchConfig, WatchRequest, WatchStart,
 };
 use std::sync::Arc;
@@ -73,8 +73,8 @@ fn one_who_starts_far_back_neither_makes_his_neighbours_late_nor_keeps_them_wait
     }
     take(&mut core, stream);
     let step = core.step(horizon(&core));
-    let Step::Read(scan) = step else { panic!("the first one needs history, and not {step:?}") };
-    assert_eq!(scan.first, Revision::new(2));
+    let Step::Read(query) = step else { panic!("the first one needs history, and not {step:?}") };
+    assert_eq!(query.first, Revision::new(2));
     let told = take(&mut core, stream);
     assert_eq!(
         told,
@@ -84,7 +84,7 @@ fn one_who_starts_far_back_neither_makes_his_neighbours_late_nor_keeps_them_wait
 
     // A whole read is queued, and the live one is still told.
     let batches: Vec<EventBatch> = (2..502).map(batch).collect();
-    core.deal(&scan, Past { batches, next: Revision::new(502) });
+    core.deal(&query, HistoryAnswer { batches, next: Revision::new(502) });
     publish(&mut core, &meter, HISTORY + 1);
     let told = take(&mut core, stream);
     for watcher in [1, 2] {

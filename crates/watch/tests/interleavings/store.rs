@@ -2,8 +2,8 @@
 //! compared with what happened. It reads history by the rules of the real one.
 
 use bytes::Bytes;
-use meerkat_types::{Event, EventBatch, EventKind, KeyValue, Revision};
-use meerkat_watch::{HistoryError, Horizon, Past, Scan};
+use meerkat_types::{Event, EventBatch, EventKind, HistoryAnswer, HistoryQuery, KeyValue, Revision};
+use meerkat_watch::{HistoryError, Horizon};
 use std::collections::BTreeMap;
 
 /// One change within a revision.
@@ -108,29 +108,33 @@ impl Store {
     }
 
     /// As the store on disk reads: whole revisions, up to a bound, as of now.
-    pub fn read(&self, scan: &Scan) -> Result<Past, HistoryError> {
-        if scan.first < self.compacted {
-            return Err(HistoryError::Compacted { oldest: self.compacted });
+    pub fn read(&self, query: &HistoryQuery) -> Result<HistoryAnswer, HistoryError> {
+        if query.first < self.compacted {
+            return Err(HistoryError::Compacted);
         }
-        let last = scan.last.min(self.current());
+        let last = query.last.min(self.current());
         let (mut batches, mut walked, mut bytes) = (Vec::new(), 0, 0);
-        for batch in self.between(scan.first, last.next()) {
-            if scan.events_max <= walked || scan.bytes_max <= bytes {
-                return Ok(Past { batches, next: batch.revision });
+        for batch in self.between(query.first, last.next()) {
+            if query.events_max <= walked || query.bytes_max <= bytes {
+                return Ok(HistoryAnswer { batches, next: batch.revision });
             }
             walked += batch.events.len();
-            let events: Vec<Event> = self.selected(scan, batch).collect();
+            let events: Vec<Event> = self.selected(query, batch).collect();
             bytes += events.iter().map(size_of).sum::<usize>();
             if !events.is_empty() {
                 batches.push(EventBatch { events: events.into(), ..batch.clone() });
             }
         }
-        Ok(Past { batches, next: last.next() })
+        Ok(HistoryAnswer { batches, next: last.next() })
     }
 
-    fn selected<'a>(&'a self, scan: &Scan, batch: &'a EventBatch) -> impl Iterator<Item = Event> + 'a {
-        let (newest_only, revision) = (scan.newest_only, batch.revision);
-        let with_previous = scan.with_previous && !self.is_compacted(revision);
+    fn selected<'a>(
+        &'a self,
+        query: &HistoryQuery,
+        batch: &'a EventBatch,
+    ) -> impl Iterator<Item = Event> + 'a {
+        let (newest_only, revision) = (query.newest_only, batch.revision);
+        let with_previous = query.with_previous && !self.is_compacted(revision);
         let events = batch.events.iter().enumerate().filter(move |(place, event)| {
             !newest_only || !self.is_overtaken(key_of(event), (revision, *place))
         });

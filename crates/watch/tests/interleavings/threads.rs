@@ -6,10 +6,9 @@ use crate::reader::{Reader, Told};
 use crate::schedule::{draw_request, draw_writes};
 use crate::store::Store;
 use meerkat_fault::Mutex;
-use meerkat_types::Revision;
+use meerkat_types::{HistoryAnswer, HistoryQuery, Revision};
 use meerkat_watch::{
-    History, HistoryError, Horizon, Hub, Out, Past, Scan, SlowPolicy, StreamOptions, Taken, WatchConfig,
-    WatchStream,
+    History, HistoryError, Horizon, Hub, Out, SlowPolicy, StreamOptions, Taken, WatchConfig, WatchStream,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -36,8 +35,8 @@ impl History for Shared {
         self.store.lock().horizon()
     }
 
-    fn read(&self, scan: &Scan) -> Result<Past, HistoryError> {
-        self.store.lock().read(scan)
+    fn read(&self, query: &HistoryQuery) -> Result<HistoryAnswer, HistoryError> {
+        self.store.lock().read(query)
     }
 }
 

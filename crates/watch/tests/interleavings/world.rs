@@ -6,10 +6,10 @@
 
 use crate::reader::{Reader, Told};
 use crate::store::{Store, Write};
-use meerkat_types::{EventBatch, Revision};
+use meerkat_types::{EventBatch, HistoryAnswer, HistoryQuery, Revision};
 use meerkat_watch::{
-    Core, Counts, Encoded, End, HistoryError, Meter, Past, Scan, SlowPolicy, Standing, Step, StreamId,
-    StreamOptions, Taken, WatchConfig, WatchId, WatchRequest,
+    Core, Counts, Encoded, End, HistoryError, Meter, SlowPolicy, Standing, Step, StreamId, StreamOptions,
+    Taken, WatchConfig, WatchId, WatchRequest,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ enum Pending {
 
 /// A read of history that was asked for.
 struct Reading {
-    scan: Scan,
-    found: Option<Result<Past, HistoryError>>,
+    query: HistoryQuery,
+    found: Option<Result<HistoryAnswer, HistoryError>>,
 }
 
 /// What came about in one world, so that a test can tell that it has seen enough.
@@ -247,9 +247,9 @@ impl World {
             let late = before.get(&key) == Some(&Standing::CatchingUp);
             assert!(!ended || late, "only who is late is overtaken by a compaction");
         }
-        if let Step::Read(scan) = step {
-            assert!(scan.first <= scan.last, "a read asks for something: {scan:?}");
-            self.readings.push_back(Reading { scan, found: None });
+        if let Step::Read(query) = step {
+            assert!(query.first <= query.last, "a read asks for something: {query:?}");
+            self.readings.push_back(Reading { query, found: None });
         }
         self.settle();
         step != Step::Nothing
@@ -272,7 +272,7 @@ impl World {
     /// The oldest read that was asked for sees the store as it is now.
     pub fn read(&mut self) {
         if let Some(reading) = self.readings.iter_mut().find(|reading| reading.found.is_none()) {
-            reading.found = Some(self.store.read(&reading.scan));
+            reading.found = Some(self.store.read(&reading.query));
         }
     }
 
@@ -281,9 +281,9 @@ impl World {
         if self.readings.front().is_some_and(|reading| reading.found.is_none()) {
             self.read();
         }
-        let Some(Reading { scan, found: Some(found) }) = self.readings.pop_front() else { return };
+        let Some(Reading { query, found: Some(found) }) = self.readings.pop_front() else { return };
         if let Ok(past) = found {
-            self.core.deal(&scan, past);
+            self.core.deal(&query, past);
         }
         self.settle();
     }
