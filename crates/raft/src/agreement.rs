@@ -122,7 +122,7 @@ pub(crate) fn hash_to_wire(answer: StoredAnswer) -> pb::StoredHashResponse {
     let result = match answer {
         StoredAnswer::Hash(hash) => Wire::Hash(pb::StoredHash {
             history: hash.history.hash,
-            compacted_revision: hash.history.compacted.get(),
+            compacted_revision: Revision::compacted_to_wire(hash.history.compacted),
             present: hash.present,
         }),
         StoredAnswer::NotComparable(reason) => Wire::NotComparable(reason),
@@ -135,7 +135,7 @@ fn hash_from_wire(at: Revision, wire: pb::StoredHashResponse) -> Result<StoredAn
     use pb::stored_hash_response::Result as Wire;
     match wire.result {
         Some(Wire::Hash(hash)) => {
-            let compacted = Revision::new(hash.compacted_revision);
+            let compacted = Revision::compacted_from_wire(hash.compacted_revision);
             let history = HashKv { hash: hash.history, hash_revision: at, compacted };
             Ok(StoredAnswer::Hash(StoredHash { history, present: hash.present }))
         }
@@ -162,7 +162,7 @@ mod tests {
         let back: Result<Vec<_>, _> = wire.marks.into_iter().map(mark_from_wire).collect();
         assert_eq!(back.expect("readable"), marks);
         let at = Revision::new(9);
-        let history = HashKv { hash: 5, hash_revision: at, compacted: Revision::new(-1) };
+        let history = HashKv { hash: 5, hash_revision: at, compacted: None };
         for answer in [
             StoredAnswer::Hash(StoredHash { history, present: 6 }),
             StoredAnswer::NotComparable("compacted".into()),

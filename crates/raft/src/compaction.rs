@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 pub struct CompactionRunner {
     shared: Arc<Shared>,
-    finished: watch::Receiver<Revision>,
+    finished: watch::Receiver<Option<Revision>>,
     failed: watch::Receiver<Option<String>>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -108,7 +108,7 @@ impl CompactionRunner {
     /// Resolves when everything below `revision` that can go is gone from this member; `false` when
     /// that will not happen because compaction has ended here.
     pub async fn finished(&self, revision: Revision) -> bool {
-        self.finished.clone().wait_for(|finished| revision <= *finished).await.is_ok()
+        self.finished.clone().wait_for(|finished| Some(revision) <= *finished).await.is_ok()
     }
 
     /// Resolves with the reason when this database can not be compacted any more.
@@ -148,7 +148,7 @@ impl CompactionRunner {
 /// The thread, if it is one.
 fn spawn(
     shared: Arc<Shared>,
-    finished: watch::Sender<Revision>,
+    finished: watch::Sender<Option<Revision>>,
 ) -> io::Result<Option<std::thread::JoinHandle<()>>> {
     if crate::threads::are_tasks() {
         spawn_part("compaction", run_as_task(shared, finished));
@@ -157,7 +157,7 @@ fn spawn(
     fault::spawn_thread("compaction", move || run(&shared, &finished)).map(Some)
 }
 
-async fn run_as_task(shared: Arc<Shared>, finished: watch::Sender<Revision>) {
+async fn run_as_task(shared: Arc<Shared>, finished: watch::Sender<Option<Revision>>) {
     loop {
         let compactor = {
             let mut work = shared.work.lock();
@@ -181,7 +181,7 @@ async fn run_as_task(shared: Arc<Shared>, finished: watch::Sender<Revision>) {
     }
 }
 
-fn run(shared: &Shared, finished: &watch::Sender<Revision>) {
+fn run(shared: &Shared, finished: &watch::Sender<Option<Revision>>) {
     loop {
         let compactor = {
             let mut work = shared.work.lock();
@@ -215,7 +215,7 @@ enum Next {
     End,
 }
 
-fn step(shared: &Shared, compactor: &Arc<Compactor>, finished: &watch::Sender<Revision>) -> Next {
+fn step(shared: &Shared, compactor: &Arc<Compactor>, finished: &watch::Sender<Option<Revision>>) -> Next {
     fault::pass_task("compaction");
     let failed = |error: &StateError| {
         if is_current(shared, compactor) {
@@ -247,7 +247,7 @@ fn step(shared: &Shared, compactor: &Arc<Compactor>, finished: &watch::Sender<Re
                 shared.times.whole.observe(began.elapsed());
                 *shared.ended.lock() = Some(Instant::now());
             }
-            finished.send_replace(revision);
+            finished.send_replace(Some(revision));
         }
         Ok(Progress::Idle) => match compactor.finished_revision() {
             Ok(revision) => drop(finished.send_replace(revision)),

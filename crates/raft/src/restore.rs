@@ -17,7 +17,7 @@ use crate::snapshot::state_dir::StateDir;
 use crate::type_config::{LogId, PeerNode, StoredMembership, TypeConfig, Vote};
 use meerkat_engine::{Db, DbOptions, EngineError};
 use meerkat_state::{Import, ImportEnd, ImportError};
-use meerkat_types::{LogPosition, MemberId};
+use meerkat_types::{LogPosition, MemberId, Revision};
 use openraft::Membership;
 use openraft::storage::RaftLogStorage;
 use openraft::type_config::alias::{CommittedLeaderIdOf, LeaderIdOf};
@@ -121,7 +121,7 @@ impl Restore {
     }
 
     /// Makes it the directory of a member that can be started.
-    pub fn finish(self, revision: i64, compacted: i64) -> Result<Identity, RestoreError> {
+    pub fn finish(self, revision: Revision, compacted: Option<Revision>) -> Result<Identity, RestoreError> {
         let Restore { member, members, me, mut building, import } = self;
         let ids: Vec<MemberId> = members.keys().copied().map(MemberId).collect();
         let node = members.keys().next().copied().unwrap_or_default();

@@ -104,7 +104,7 @@ pub fn restore(
     let Filling { newest, events, .. } = filling;
     let saved_revision = newest.max(compacted.unwrap_or(0)).max(Revision::EMPTY_STORE.get());
     let (revision, compacted) = revisions(saved_revision, compacted, target)?;
-    let identity = restore.finish(revision, compacted)?;
+    let identity = restore.finish(Revision::new(revision), Revision::compacted_from_wire(compacted))?;
     Ok(Restored {
         cluster: identity.cluster,
         member: identity.member,
@@ -188,19 +188,26 @@ fn imported<'a>(event: &StoredEvent<'a>) -> Result<Option<ImportedEvent<'a>>, St
     let sub = u32::try_from(sub).map_err(|_| format!("revision {revision} has an event of number {sub}"))?;
     Ok(match change {
         Change::Nothing => None,
-        Change::Delete { key } => Some(ImportedEvent { revision, sub, key, version: None }),
+        Change::Delete { key } => {
+            Some(ImportedEvent { revision: Revision::new(revision), sub, key, version: None })
+        }
         Change::Put(kv) if kv.modified != revision => {
             let modified = kv.modified;
             return Err(format!("the version written in revision {revision} says revision {modified}"));
         }
         Change::Put(kv) => {
             let version = ImportedVersion {
-                created: kv.created,
+                created: Revision::new(kv.created),
                 version: kv.version,
                 value: kv.value,
-                lease: kv.lease,
+                lease: LeaseId::from_wire(kv.lease),
             };
-            Some(ImportedEvent { revision, sub, key: kv.key, version: Some(version) })
+            Some(ImportedEvent {
+                revision: Revision::new(revision),
+                sub,
+                key: kv.key,
+                version: Some(version),
+            })
         }
     })
 }

@@ -6,12 +6,13 @@ use crate::digest::{Summary, fold_entry};
 use crate::error::StateError;
 use crate::lease;
 use crate::machine::Machine;
+use crate::mvcc::store::floor;
 use crate::mvcc::write::{WriteTxn, Written};
 use crate::schema;
 use crate::txn::{self, Check, Path};
 use meerkat_types::{
     AssignedToken, Command, Compact, DeleteRange, GrantLease, Lease, LeaseGranted, LeaseId, LeaseNote,
-    LogPosition, MemberAttributes, Outcome, Proposal, Put, Refusal, Revision, Txn,
+    LogPosition, MemberAttributes, Outcome, Proposal, Put, Refusal, Txn,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -146,13 +147,14 @@ impl Machine {
     }
 
     fn compact(&mut self, compact: Compact) -> Effect {
-        let (asked, current) = (compact.revision, Revision::new(self.store.revision));
-        let outcome = if asked.get() <= self.store.compacted {
-            Outcome::Refused(Refusal::Compacted { asked, oldest: Revision::new(self.store.compacted) })
+        let (asked, current) = (compact.revision, self.store.revision);
+        let oldest = floor(self.store.compacted);
+        let outcome = if asked <= oldest {
+            Outcome::Refused(Refusal::Compacted { asked, oldest })
         } else if current < asked {
             Outcome::Refused(Refusal::Future { asked, current })
         } else {
-            self.store.compacted = asked.get();
+            self.store.compacted = Some(asked);
             Outcome::Compact(current)
         };
         Effect::unwritten(outcome)
@@ -164,7 +166,7 @@ impl Machine {
         }
         let lease = Lease { id: grant.id, granted: index, ttl: grant.ttl, remaining: None };
         self.leases.insert(&mut self.store.batch, lease);
-        let revision = Revision::new(self.store.revision);
+        let revision = self.store.revision;
         let granted = Outcome::LeaseGranted(LeaseGranted { revision, ttl: grant.ttl });
         Effect { lease: Some(LeaseChange::Granted(lease)), ..Effect::unwritten(granted) }
     }

@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn events_count_in_their_order() {
-        let (a, b) = (EventId::first_of(2), EventId { revision: 2, sub: 1 });
+        let (a, b) = (EventId::first_of(Revision::new(2)), EventId { revision: Revision::new(2), sub: 1 });
         let one = fold_event(fold_event(0, a, b"x"), b, b"y");
         assert_ne!(one, fold_event(fold_event(0, b, b"y"), a, b"x"));
         assert_ne!(one, fold_event(fold_event(0, a, b"y"), b, b"x"));

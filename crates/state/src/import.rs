@@ -31,7 +31,7 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// One event of a backup.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportedEvent<'a> {
-    pub revision: i64,
+    pub revision: Revision,
     pub sub: u32,
     pub key: &'a [u8],
     /// `None` of a deletion.
@@ -41,20 +41,19 @@ pub struct ImportedEvent<'a> {
 /// What a put left.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportedVersion<'a> {
-    pub created: i64,
+    pub created: Revision,
     pub version: i64,
     pub value: &'a [u8],
-    /// 0 for none.
-    pub lease: i64,
+    pub lease: Option<LeaseId>,
 }
 
 /// What the whole is to be, besides its events.
 #[derive(Clone, Debug)]
 pub struct ImportEnd {
     /// At least that of the newest event.
-    pub revision: i64,
-    /// Nothing below is readable; -1 for nothing compacted.
-    pub compacted: i64,
+    pub revision: Revision,
+    /// Nothing below is readable.
+    pub compacted: Option<Revision>,
     /// The entry of the log that the state counts as.
     pub position: LogPosition,
     /// The membership, as the consensus layer encodes it.
@@ -66,15 +65,15 @@ pub enum ImportError {
     #[error(transparent)]
     State(#[from] StateError),
     #[error("event {sub} of revision {revision} comes after event {last_sub} of revision {last_revision}")]
-    OutOfOrder { revision: i64, sub: u32, last_revision: i64, last_sub: u32 },
+    OutOfOrder { revision: Revision, sub: u32, last_revision: Revision, last_sub: u32 },
     #[error("revision {revision} is none that a store has")]
-    NoRevision { revision: i64 },
+    NoRevision { revision: Revision },
     #[error(
         "the version written in revision {revision} says that its key was created in revision {created} and is version {version}"
     )]
-    Impossible { revision: i64, created: i64, version: i64 },
-    #[error("lease {0:016x} is there twice")]
-    LeaseTwice(i64),
+    Impossible { revision: Revision, created: Revision, version: i64 },
+    #[error("lease {0} is there twice")]
+    LeaseTwice(LeaseId),
     #[error("a backup is restored only into an empty database")]
     NotEmpty,
 }
@@ -100,9 +99,8 @@ impl Import {
         if Registers::load(&db.view())? != Registers::EMPTY {
             return Err(ImportError::NotEmpty);
         }
-        let revision = Revision::EMPTY_STORE.get();
         Ok(Import {
-            store: Store::open(db, revision, -1, 0)?,
+            store: Store::open(db, Revision::EMPTY_STORE, None, 0)?,
             leases: LeaseTable::default(),
             alarms: AlarmTable::default(),
             other_rows: Vec::new(),
@@ -116,7 +114,7 @@ impl Import {
 
     pub fn lease(&mut self, lease: Lease) -> Result<(), ImportError> {
         if self.leases.contains(lease.id) {
-            return Err(ImportError::LeaseTwice(lease.id.get()));
+            return Err(ImportError::LeaseTwice(lease.id));
         }
         self.other_rows.extend_from_slice(format!("{lease:?}").as_bytes());
         self.leases.insert(&mut self.store.batch, lease);
@@ -157,7 +155,7 @@ impl Import {
             }
         };
         let header = LogRowHeader { stamp_ms: opens.then_some(0), link, shadows };
-        let lease_before = standing.as_ref().map_or(0, |standing| standing.lease);
+        let lease_before = standing.as_ref().and_then(|standing| standing.lease);
         match &event.version {
             Some(version) => {
                 if standing.is_none() {
@@ -167,7 +165,7 @@ impl Import {
                 self.put(id, key, &header, version);
             }
             None => {
-                self.move_lease(&key, lease_before, 0);
+                self.move_lease(&key, lease_before, None);
                 self.delete(id, key, &header, standing.is_some())?;
             }
         }
@@ -181,7 +179,7 @@ impl Import {
     fn check(&self, id: EventId, event: &ImportedEvent<'_>) -> Result<(), ImportError> {
         let EventId { revision, sub } = id;
         // The last one is left to whoever writes next.
-        if revision <= Revision::EMPTY_STORE.get() || revision == i64::MAX {
+        if revision <= Revision::EMPTY_STORE || revision.get() == i64::MAX {
             return Err(ImportError::NoRevision { revision });
         }
         if let Some(last) = self.last.filter(|last| id <= *last) {
@@ -190,7 +188,7 @@ impl Import {
         }
         match event.version {
             Some(ImportedVersion { created, version, .. })
-                if created <= 0 || revision < created || version <= 0 =>
+                if created.get() <= 0 || revision < created || version <= 0 =>
             {
                 Err(ImportError::Impossible { revision, created, version })
             }
@@ -199,10 +197,8 @@ impl Import {
     }
 
     /// A lease that the backup does not have holds no key.
-    fn move_lease(&mut self, key: &[u8], from: i64, to: i64) {
-        let known = |lease: i64| {
-            LeaseId::from_wire(lease).filter(|lease| self.leases.contains(*lease)).map_or(0, LeaseId::get)
-        };
+    fn move_lease(&mut self, key: &[u8], from: Option<LeaseId>, to: Option<LeaseId>) {
+        let known = |lease: Option<LeaseId>| lease.filter(|lease| self.leases.contains(*lease));
         let (from, to) = (known(from), known(to));
         self.store.move_lease(key, from, to);
     }
@@ -263,11 +259,12 @@ impl Import {
 
     /// Makes it a state: durable, and applied at the given position.
     pub fn finish(mut self, end: &ImportEnd) -> Result<Digest, ImportError> {
-        let newest = self.last.map_or(Revision::EMPTY_STORE.get(), |last| last.revision);
-        if end.revision < newest || end.revision < end.compacted || end.revision == i64::MAX {
+        let newest = self.last.map_or(Revision::EMPTY_STORE, |last| last.revision);
+        if end.revision < newest || Some(end.revision) < end.compacted || end.revision.get() == i64::MAX {
             return Err(ImportError::NoRevision { revision: end.revision });
         }
-        let whole = [self.other_rows.as_slice(), &end.compacted.to_be_bytes()].concat();
+        let whole =
+            [self.other_rows.as_slice(), &Revision::compacted_to_wire(end.compacted).to_be_bytes()].concat();
         let last = EventId { revision: end.revision, sub: u32::MAX };
         let events = fold_event(self.events_digest, last, &whole);
         let digest = fold_entry(0, end.position, &Summary::membership(&end.membership), events);
@@ -282,10 +279,6 @@ impl Import {
         schema::put_membership(&mut self.store.batch, &(end.position, end.membership.clone()));
         self.write()?;
         self.store.db().flush().map_err(StateError::from)?;
-        Ok(Digest {
-            position: Some(end.position),
-            revision: Revision::new(end.revision),
-            bytes: digest.to_be_bytes(),
-        })
+        Ok(Digest { position: Some(end.position), revision: end.revision, bytes: digest.to_be_bytes() })
     }
 }

@@ -119,11 +119,11 @@ impl Machine {
 
     /// What is always true of one entry, wherever it was applied: a mistake stops here, before anybody is
     /// told of it and before it is on the disk.
-    fn check_step(&self, before: i64, applied: &Applied) {
+    fn check_step(&self, before: Revision, applied: &Applied) {
         let after = self.store.revision;
-        assert!(before <= after && after <= before + 1, "an entry takes one revision at most");
-        assert!(self.store.compacted <= after, "what is compacted has happened");
-        let told = applied.events.as_ref().map(|batch| batch.revision.get());
+        assert!(before <= after && after <= before.next(), "an entry takes one revision at most");
+        assert!(self.store.compacted <= Some(after), "what is compacted has happened");
+        let told = applied.events.as_ref().map(|batch| batch.revision);
         let taken = (self.publish_events && before < after).then_some(after);
         assert_eq!(told, taken, "each revision has one batch of events, and no other has any");
     }
@@ -165,11 +165,7 @@ impl Machine {
     }
 
     fn digest_now(&self) -> Digest {
-        Digest {
-            position: self.applied,
-            revision: Revision::new(self.store.revision),
-            bytes: self.digest.to_be_bytes(),
-        }
+        Digest { position: self.applied, revision: self.store.revision, bytes: self.digest.to_be_bytes() }
     }
 
     fn publish(&self) {

@@ -83,10 +83,9 @@ impl StateReader {
         self.point.load().as_ref().map_or(Revision::EMPTY_STORE, |point| point.digest.revision)
     }
 
-    /// The oldest readable revision; -1 if nothing was ever compacted.
-    pub fn compacted_revision(&self) -> Revision {
-        let point = self.point.load();
-        Revision::new(point.as_ref().map_or(-1, |point| point.committed.compacted))
+    /// The oldest readable revision; `None` if nothing was ever compacted.
+    pub fn compacted_revision(&self) -> Option<Revision> {
+        self.point.load().as_ref().and_then(|point| point.committed.compacted)
     }
 
     pub fn applied(&self) -> Option<LogPosition> {
@@ -168,9 +167,9 @@ impl Pinned {
         self.point.digest.revision
     }
 
-    /// The oldest readable revision; -1 if nothing was ever compacted.
-    pub fn compacted_revision(&self) -> Revision {
-        Revision::new(self.point.committed.compacted)
+    /// The oldest readable revision; `None` if nothing was ever compacted.
+    pub fn compacted_revision(&self) -> Option<Revision> {
+        self.point.committed.compacted
     }
 
     pub fn applied(&self) -> Option<LogPosition> {

@@ -52,15 +52,15 @@ const LOCAL: &[u8] = b"local/";
 const REGISTERS_BYTES: usize = 66;
 
 /// Nobody counts this far.
-const REVISION_END: i64 = 1 << 62;
+const REVISION_END: Revision = Revision::new(1 << 62);
 const INDEX_END: u64 = 1 << 63;
 
 /// The small numbers that every batch changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Registers {
-    pub revision: i64,
-    /// Below this nothing is readable. -1 before the first compaction, as clients of etcd see it.
-    pub compacted: i64,
+    pub revision: Revision,
+    /// Below this nothing is readable. -1 on the disk before the first compaction.
+    pub compacted: Option<Revision>,
     /// The agreed time of the newest command.
     pub stamp_ms: u64,
     pub applied: Option<LogPosition>,
@@ -68,13 +68,8 @@ pub(crate) struct Registers {
 }
 
 impl Registers {
-    pub(crate) const EMPTY: Registers = Registers {
-        revision: Revision::EMPTY_STORE.get(),
-        compacted: -1,
-        stamp_ms: 0,
-        applied: None,
-        digest: 0,
-    };
+    pub(crate) const EMPTY: Registers =
+        Registers { revision: Revision::EMPTY_STORE, compacted: None, stamp_ms: 0, applied: None, digest: 0 };
 
     pub(crate) fn encode(&self) -> [u8; REGISTERS_BYTES] {
         let mut row = [0; REGISTERS_BYTES];
@@ -82,8 +77,8 @@ impl Registers {
         row[1] = u8::from(self.applied.is_some());
         let applied = self.applied.unwrap_or(LogPosition { term: 0, node: 0, index: 0 });
         let numbers = [
-            self.revision as u64,
-            self.compacted as u64,
+            self.revision.get() as u64,
+            Revision::compacted_to_wire(self.compacted) as u64,
             self.stamp_ms,
             applied.term,
             applied.node,
@@ -109,8 +104,8 @@ impl Registers {
             _ => return None,
         };
         let registers = Registers {
-            revision: number(2)? as i64,
-            compacted: number(10)? as i64,
+            revision: Revision::new(number(2)? as i64),
+            compacted: Revision::compacted_from_wire(number(10)? as i64),
             stamp_ms: number(18)?,
             applied,
             digest: u128::from_be_bytes(row[50..].try_into().ok()?),
@@ -120,9 +115,10 @@ impl Registers {
 
     /// Whether a store can have got there, and can go on from there.
     fn is_possible(&self) -> bool {
-        let revisions = Revision::EMPTY_STORE.get()..REVISION_END;
+        let revisions = Revision::EMPTY_STORE..REVISION_END;
+        let below = Revision::new(0)..=self.revision;
         revisions.contains(&self.revision)
-            && (-1..=self.revision).contains(&self.compacted)
+            && self.compacted.is_none_or(|compacted| below.contains(&compacted))
             && self.applied.is_none_or(|applied| applied.index < INDEX_END)
     }
 
@@ -255,7 +251,7 @@ pub(crate) struct Removed {
     /// The first event not walked yet.
     pub next: EventId,
     /// The newest compacted revision for which everything removable is gone.
-    pub finished: i64,
+    pub finished: Option<Revision>,
     /// What all of it weighed.
     pub bytes: u64,
     /// What the events at exactly `finished` replaced weighs: no reader is owed it, and the next
@@ -266,7 +262,12 @@ pub(crate) struct Removed {
 impl Removed {
     pub(crate) fn load(view: &View) -> Result<Removed, StateError> {
         let Some(row) = view.get(Column::Meta, COMPACTION)? else {
-            return Ok(Removed { next: EventId::first_of(0), finished: -1, bytes: 0, held_bytes: 0 });
+            return Ok(Removed {
+                next: EventId::first_of(Revision::new(0)),
+                finished: None,
+                bytes: 0,
+                held_bytes: 0,
+            });
         };
         Removed::decode(&row).ok_or(damaged("compaction"))
     }
@@ -274,19 +275,20 @@ impl Removed {
     fn decode(mut row: &[u8]) -> Option<Removed> {
         let next = EventId::from_bytes(take(&mut row, 12)?)?;
         let mut number = || take(&mut row, 8).and_then(|bytes| bytes.try_into().ok());
-        let finished = number().map(i64::from_be_bytes)?;
+        let finished = Revision::compacted_from_wire(number().map(i64::from_be_bytes)?);
         // Before format 4 nobody counted.
         let bytes = number().map_or(0, u64::from_be_bytes);
         let held_bytes = number().map_or(0, u64::from_be_bytes);
-        let possible = (0..REVISION_END).contains(&next.revision)
-            && (-1..REVISION_END).contains(&finished)
+        let revisions = Revision::new(0)..REVISION_END;
+        let possible = revisions.contains(&next.revision)
+            && finished.is_none_or(|finished| revisions.contains(&finished))
             && bytes.max(held_bytes) < BYTES_END;
         (row.is_empty() && possible).then_some(Removed { next, finished, bytes, held_bytes })
     }
 
     pub(crate) fn put(&self, batch: &mut Batch) {
         let mut row = self.next.to_bytes().to_vec();
-        row.extend_from_slice(&self.finished.to_be_bytes());
+        row.extend_from_slice(&Revision::compacted_to_wire(self.finished).to_be_bytes());
         row.extend_from_slice(&self.bytes.to_be_bytes());
         row.extend_from_slice(&self.held_bytes.to_be_bytes());
         batch.put(Column::Meta, COMPACTION, &row);
@@ -314,7 +316,7 @@ pub fn persisted_info(db: &Db) -> Result<SnapshotInfo, StateError> {
         return Ok(SnapshotInfo {
             applied: registers.as_ref().and_then(|registers| registers.applied),
             membership: membership.map(|row| decode_membership(&row)).transpose()?,
-            revision: registers.map_or(Revision::EMPTY_STORE, |registers| Revision::new(registers.revision)),
+            revision: registers.map_or(Revision::EMPTY_STORE, |registers| registers.revision),
         });
     }
 }
@@ -336,7 +338,7 @@ pub fn snapshot_info(db: &Db) -> Result<SnapshotInfo, StateError> {
     Ok(SnapshotInfo {
         applied: registers.applied,
         membership: load_membership(&view)?,
-        revision: Revision::new(registers.revision),
+        revision: registers.revision,
     })
 }
 
@@ -364,10 +366,20 @@ pub fn local_put(db: &Db, name: &str, value: &[u8]) -> Result<(), StateError> {
 mod tests {
     use super::*;
 
+    fn at(revision: i64) -> Revision {
+        Revision::new(revision)
+    }
+
     #[test]
     fn registers_read_back_before_and_after_the_first_entry() {
         let applied = Some(LogPosition { term: 3, node: u64::MAX, index: 9 });
-        let full = Registers { revision: 7, compacted: 2, stamp_ms: 5, applied, digest: u128::MAX - 3 };
+        let full = Registers {
+            revision: at(7),
+            compacted: Some(at(2)),
+            stamp_ms: 5,
+            applied,
+            digest: u128::MAX - 3,
+        };
         for registers in [Registers::EMPTY, full] {
             assert_eq!(Registers::decode(&registers.encode()), Some(registers));
         }
@@ -376,14 +388,14 @@ mod tests {
 
     #[test]
     fn registers_that_no_store_can_have_are_damaged() {
-        let possible = Registers { revision: 7, compacted: 7, ..Registers::EMPTY };
+        let possible = Registers { revision: at(7), compacted: Some(at(7)), ..Registers::EMPTY };
         assert_eq!(Registers::decode(&possible.encode()), Some(possible));
         let far = LogPosition { term: 1, node: 1, index: u64::MAX };
         for impossible in [
-            Registers { revision: 0, ..possible },
-            Registers { revision: i64::MAX, ..possible },
-            Registers { compacted: 8, ..possible },
-            Registers { compacted: -2, ..possible },
+            Registers { revision: at(0), ..possible },
+            Registers { revision: at(i64::MAX), ..possible },
+            Registers { compacted: Some(at(8)), ..possible },
+            Registers { compacted: Some(at(-2)), ..possible },
             Registers { applied: Some(far), ..possible },
         ] {
             assert_eq!(Registers::decode(&impossible.encode()), None, "{impossible:?}");
@@ -395,8 +407,9 @@ mod tests {
 
     #[test]
     fn how_far_compaction_got_reads_back_also_as_older_releases_wrote_it() {
-        let older = [EventId { revision: 5, sub: 1 }.to_bytes().as_slice(), &4_i64.to_be_bytes()].concat();
-        let removed = Removed { next: EventId { revision: 5, sub: 1 }, finished: 4, bytes: 0, held_bytes: 0 };
+        let next = EventId { revision: at(5), sub: 1 };
+        let older = [next.to_bytes().as_slice(), &4_i64.to_be_bytes()].concat();
+        let removed = Removed { next, finished: Some(at(4)), bytes: 0, held_bytes: 0 };
         assert_eq!(Removed::decode(&older), Some(removed));
         let newer = [older.as_slice(), &7_u64.to_be_bytes(), &8_u64.to_be_bytes()].concat();
         assert_eq!(Removed::decode(&newer), Some(Removed { bytes: 7, held_bytes: 8, ..removed }));

@@ -10,12 +10,12 @@ use crate::mvcc::past::{Plan, Way};
 use crate::mvcc::present::Present;
 use crate::mvcc::range;
 use crate::mvcc::source::Source;
-use crate::mvcc::store::Committed;
+use crate::mvcc::store::{Committed, floor};
 use crate::mvcc::wire::Tail;
 use crate::mvcc::write::WriteTxn;
 use meerkat_types::{
-    Compare, CompareTarget, NewLease, NewValue, Put, RangeAnswer, RangeQuery, Refusal, Revision, Txn,
-    TxnDone, TxnOp, TxnOpDone,
+    Compare, CompareTarget, LeaseId, NewLease, NewValue, Put, RangeAnswer, RangeQuery, Refusal, Revision,
+    Txn, TxnDone, TxnOp, TxnOpDone,
 };
 use std::ops::ControlFlow;
 
@@ -64,16 +64,17 @@ fn holds(present: &Present<'_>, compare: &Compare) -> Result<bool, StateError> {
     if any {
         return Ok(all);
     }
-    Ok(!matches!(compare.target, CompareTarget::Value(_)) && agrees(compare, &Tail::default()))
+    Ok(!matches!(compare.target, CompareTarget::Value(_)) && agrees(compare, &Tail::NONE))
 }
 
 fn agrees(compare: &Compare, stored: &Tail<'_>) -> bool {
+    let number = |lease: Option<LeaseId>| lease.map_or(0, LeaseId::get);
     let ordering = match &compare.target {
         CompareTarget::Version(version) => stored.version.cmp(version),
-        CompareTarget::Created(revision) => stored.created.cmp(&revision.get()),
-        CompareTarget::Modified(revision) => stored.modified.cmp(&revision.get()),
+        CompareTarget::Created(revision) => stored.created.cmp(revision),
+        CompareTarget::Modified(revision) => stored.modified.cmp(revision),
         CompareTarget::Value(value) => stored.value.cmp(value.as_ref()),
-        CompareTarget::Lease(lease) => stored.lease.cmp(&lease.map_or(0, |lease| lease.get())),
+        CompareTarget::Lease(lease) => number(stored.lease).cmp(&number(*lease)),
     };
     compare.operator.holds(ordering)
 }
@@ -82,8 +83,8 @@ fn agrees(compare: &Compare, stored: &Tail<'_>) -> bool {
 pub(crate) struct Check<'a> {
     pub present: Present<'a>,
     pub leases: &'a LeaseTable,
-    pub revision: i64,
-    pub compacted: i64,
+    pub revision: Revision,
+    pub compacted: Option<Revision>,
 }
 
 impl Check<'_> {
@@ -122,11 +123,9 @@ impl Check<'_> {
     /// as asked, a negative revision too.
     fn range(&self, query: &RangeQuery) -> Result<(), Refusal> {
         match query.at {
-            Some(asked) if self.revision < asked.get() => {
-                Err(Refusal::Future { asked, current: Revision::new(self.revision) })
-            }
-            Some(asked) if asked.get() != 0 && asked.get() < self.compacted => {
-                Err(Refusal::Compacted { asked, oldest: Revision::new(self.compacted) })
+            Some(asked) if self.revision < asked => Err(Refusal::Future { asked, current: self.revision }),
+            Some(asked) if asked.get() != 0 && asked < floor(self.compacted) => {
+                Err(Refusal::Compacted { asked, oldest: floor(self.compacted) })
             }
             _ => Ok(()),
         }
@@ -188,7 +187,7 @@ pub(crate) fn execute(write: &mut WriteTxn<'_>, txn: &Txn, path: &Path) -> Resul
 }
 
 fn execute_range(write: &WriteTxn<'_>, query: &RangeQuery) -> Result<RangeAnswer, StateError> {
-    let revision = write.revision_now().get();
+    let revision = write.revision_now();
     match query.at.filter(|at| 0 < at.get()) {
         None => {
             let source = Source { present: write.store.present(), plan: &Plan::Present };
@@ -196,7 +195,7 @@ fn execute_range(write: &WriteTxn<'_>, query: &RangeQuery) -> Result<RangeAnswer
         }
         Some(at) => {
             let committed = &write.store.committed;
-            let plan = committed.plan(&query.keys, at.get(), Way::Cheapest)?;
+            let plan = committed.plan(&query.keys, at, Way::Cheapest)?;
             range::answer(&committed.source(&plan), query, revision)
         }
     }
@@ -218,12 +217,11 @@ pub(crate) fn read(committed: &Committed, txn: &Txn) -> Result<TxnDone, ReadErro
         let TxnOp::Range(query) = op else {
             unreachable!("only a transaction of nothing but ranges is answered without agreement");
         };
-        let at = query.at.map_or(0, Revision::get);
-        let at = if 0 < at { at } else { committed.revision };
+        let at = query.at.filter(|at| 0 < at.get()).unwrap_or(committed.revision);
         let plan = committed.plan(&query.keys, at, Way::Cheapest)?;
         ops.push(TxnOpDone::Range(range::answer(&committed.source(&plan), query, committed.revision)?));
     }
-    Ok(TxnDone { revision: Revision::new(committed.revision), succeeded: path.succeeded, ops })
+    Ok(TxnDone { revision: committed.revision, succeeded: path.succeeded, ops })
 }
 
 /// Whether the lease that a put names, if it names one, is there.

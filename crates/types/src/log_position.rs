@@ -1,10 +1,40 @@
 //! Where an entry stands in the replicated log.
 
+use crate::MemberId;
+use std::fmt;
+
+/// Counts the leaders: each election that succeeds is in a term of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
+
+/// Counts the entries of the log; the first is 1, and 0 stands before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIndex(pub u64);
+
 /// Term and node of the leader that proposed an entry, and its index. Positions are ordered as
 /// the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPosition {
-    pub term: u64,
-    pub node: u64,
-    pub index: u64,
+    pub term: Term,
+    pub node: MemberId,
+    pub index: LogIndex,
+}
+
+impl LogIndex {
+    #[must_use]
+    pub const fn next(self) -> LogIndex {
+        LogIndex(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for LogIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }

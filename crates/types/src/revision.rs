@@ -25,6 +25,15 @@ impl Revision {
         Revision(self.0 + 1)
     }
 
+    /// How the wire and the disk spell a compacted revision: -1 for "never compacted".
+    pub fn compacted_to_wire(compacted: Option<Revision>) -> i64 {
+        compacted.map_or(-1, Revision::get)
+    }
+
+    pub fn compacted_from_wire(number: i64) -> Option<Revision> {
+        (number != -1).then_some(Revision(number))
+    }
+
     #[must_use]
     pub const fn previous(self) -> Revision {
         Revision(self.0 - 1)

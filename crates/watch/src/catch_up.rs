@@ -37,7 +37,7 @@ struct Round {
     with_previous: bool,
     newest_only: bool,
     from_ring: bool,
-    oldest: Revision,
+    oldest: Option<Revision>,
 }
 
 impl Core {
@@ -99,13 +99,14 @@ impl Core {
             stream.is_some_and(|stream| stream.options.slow != SlowPolicy::Coalesce)
         };
         let lowest = self.hungry.iter().filter(waits).filter_map(|id| self.lowest_in_ring(*id));
-        if let Some(first) = lowest.filter(|first| horizon.oldest <= *first).min() {
+        if let Some(first) = lowest.filter(|first| horizon.oldest <= Some(*first)).min() {
             self.deal_ring(first, horizon.oldest);
         }
     }
 
     /// Ends the watchers of a stream whose history is gone.
-    fn end_compacted(&mut self, id: StreamId, oldest: Revision) {
+    fn end_compacted(&mut self, id: StreamId, oldest: Option<Revision>) {
+        let Some(oldest) = oldest else { return };
         let is_gone = |slot: &u32| self.watchers[*slot as usize].next < oldest;
         let gone: Vec<u32> = self.streams[id.slot as usize].late.iter().copied().filter(is_gone).collect();
         for slot in gone {
@@ -123,7 +124,7 @@ impl Core {
         self.late_of(id).map(|watcher| watcher.next).filter(|next| self.ring.get(*next).is_some()).min()
     }
 
-    fn deal_ring(&mut self, first: Revision, oldest: Revision) {
+    fn deal_ring(&mut self, first: Revision, oldest: Option<Revision>) {
         let round = self.begin(first, true, false, true, oldest);
         let mut at = first;
         for _ in 0..self.config.ring_round {
@@ -137,8 +138,7 @@ impl Core {
     /// Deals what a read found. Watchers may have come and gone since it was asked for.
     pub fn deal(&mut self, query: &HistoryQuery, past: HistoryAnswer) {
         assert!(query.first < past.next, "a read of history gets on");
-        let oldest = Revision::new(-1);
-        let round = self.begin(query.first, query.with_previous, query.newest_only, false, oldest);
+        let round = self.begin(query.first, query.with_previous, query.newest_only, false, None);
         for batch in past.batches {
             let batch = Encoded::new(batch, &self.meter);
             self.deal_batch(&round, &batch);
@@ -169,7 +169,7 @@ impl Core {
         with_previous: bool,
         newest_only: bool,
         from_ring: bool,
-        oldest: Revision,
+        oldest: Option<Revision>,
     ) -> Round {
         self.rounds += 1;
         Round { number: self.rounds, first, with_previous, newest_only, from_ring, oldest }
@@ -216,7 +216,7 @@ impl Core {
             watcher.next = revision.next();
             watcher.told = true;
             // The value before a compacted revision counts as gone, wherever it still is.
-            let previous = watcher.spec.previous && round.oldest < revision;
+            let previous = watcher.spec.previous && round.oldest < Some(revision);
             let form = if previous { Form::WithPrevious } else { Form::Plain };
             let held = (!round.from_ring).then(|| batch.clone());
             let note = Note { watcher: slot, epoch: watcher.epoch, revision, held, form, dealt: true };

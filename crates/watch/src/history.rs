@@ -7,8 +7,8 @@ use meerkat_types::{HistoryAnswer, HistoryQuery, Revision};
 pub struct Horizon {
     /// The newest revision that readers of this member see.
     pub current: Revision,
-    /// The oldest revision that can be read; below zero if all can.
-    pub oldest: Revision,
+    /// The oldest revision that can be read; `None` if all can.
+    pub oldest: Option<Revision>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,10 +25,10 @@ pub(crate) fn place(start: WatchStart, horizon: Horizon, frontier: Revision) -> 
     let next = match start {
         WatchStart::Live => horizon.current.next(),
         WatchStart::At(first) if first.get() < 0 => return Place::BeforeHistory,
-        WatchStart::At(first) if first < horizon.oldest => {
-            return Place::Compacted { oldest: horizon.oldest };
-        }
-        WatchStart::At(first) => first,
+        WatchStart::At(first) => match horizon.oldest {
+            Some(oldest) if first < oldest => return Place::Compacted { oldest },
+            _ => first,
+        },
     };
     if frontier < next { Place::Synced { next } } else { Place::CatchingUp { next } }
 }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     fn check(start: WatchStart, expected: Place) {
-        let horizon = Horizon { current: Revision::new(12), oldest: Revision::new(5) };
+        let horizon = Horizon { current: Revision::new(12), oldest: Some(Revision::new(5)) };
         assert_eq!(place(start, horizon, Revision::new(10)), expected, "{start:?}");
     }
 

@@ -5,7 +5,7 @@
 //! accused. Members that did not answer are neither right nor wrong.
 
 use meerkat_raft::{DigestMark, StoredAnswer};
-use meerkat_types::MemberId;
+use meerkat_types::{MemberId, Revision};
 use std::collections::BTreeMap;
 
 /// What members said of themselves; who did not answer is not in it.
@@ -28,13 +28,13 @@ pub(super) fn differing_digests(said: &Said<Vec<DigestMark>>, members: usize) ->
 
 /// Members whose stored data differs from the others', or cannot be read.
 pub(super) fn differing_hashes(said: &Said<StoredAnswer>, members: usize) -> Vec<MemberId> {
-    let (mut present, mut histories) = (Said::new(), BTreeMap::<i64, Said<u32>>::new());
+    let (mut present, mut histories) = (Said::new(), BTreeMap::<Option<Revision>, Said<u32>>::new());
     let mut accused = Vec::new();
     for (member, answer) in said {
         match answer {
             StoredAnswer::Hash(hash) => {
                 present.insert(*member, hash.present);
-                histories.entry(hash.history.compacted.get()).or_default().insert(*member, hash.history.hash);
+                histories.entry(hash.history.compacted).or_default().insert(*member, hash.history.hash);
             }
             StoredAnswer::NotComparable(_) => {}
             StoredAnswer::Unreadable(_) => accused.push(*member),
@@ -65,7 +65,7 @@ fn outvoted<T: Ord>(said: &Said<T>, members: usize) -> Vec<MemberId> {
 mod tests {
     use super::*;
     use meerkat_state::{HashKv, StoredHash};
-    use meerkat_types::{LogPosition, Revision};
+    use meerkat_types::LogPosition;
 
     fn ids(numbers: &[u64]) -> Vec<MemberId> {
         numbers.iter().copied().map(MemberId).collect()
@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn hash(history: u32, compacted: i64, present: u32) -> StoredAnswer {
-        let (hash_revision, compacted) = (Revision::new(9), Revision::new(compacted));
+        let (hash_revision, compacted) = (Revision::new(9), Revision::compacted_from_wire(compacted));
         StoredAnswer::Hash(StoredHash {
             history: HashKv { hash: history, hash_revision, compacted },
             present,

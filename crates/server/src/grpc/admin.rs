@@ -7,6 +7,7 @@ use futures::stream::BoxStream;
 use meerkat_proto::pb::admin as pb;
 use meerkat_proto::pb::admin::admin_server::Admin;
 use meerkat_raft::RaftNode;
+use meerkat_types::Revision;
 use meerkat_watch::Hub;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
@@ -36,7 +37,7 @@ impl Admin for AdminService {
             log_term: digest.position.map_or(0, |at| at.term),
             log_index: digest.position.map_or(0, |at| at.index),
             revision: digest.revision.get(),
-            compacted_revision: reader.compacted_revision().get(),
+            compacted_revision: Revision::compacted_to_wire(reader.compacted_revision()),
             digest: bytes::Bytes::copy_from_slice(&digest.bytes),
             digest_version: u32::from(meerkat_state::DIGEST_VERSION),
         }))

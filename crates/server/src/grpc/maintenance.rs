@@ -162,7 +162,7 @@ impl Maintenance for MaintenanceService {
         Ok(Response::new(pb::HashKvResponse {
             header: Some(self.headers.now()),
             hash: hashed.hash,
-            compact_revision: hashed.compacted.get(),
+            compact_revision: Revision::compacted_to_wire(hashed.compacted),
             hash_revision: hashed.hash_revision.get(),
         }))
     }

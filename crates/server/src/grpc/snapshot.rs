@@ -17,7 +17,7 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_raft::tasks::spawn_brief;
 use meerkat_raft::{RaftNode, threads};
 use meerkat_state::{Pinned, ReadError};
-use meerkat_types::Lease;
+use meerkat_types::{Lease, Revision};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
@@ -112,9 +112,8 @@ fn has_room(free: u64, bytes: u64, kept: u64) -> Result<(), SnapshotError> {
 
 fn build(pinned: &Pinned, database: &Path, gone: &AtomicBool) -> Result<(File, u64), SnapshotError> {
     let applied = pinned.applied();
-    let compacted = pinned.compacted_revision().get();
     let head = Head {
-        compacted: (0 < compacted).then_some(compacted),
+        compacted: pinned.compacted_revision().map(Revision::get).filter(|compacted| 0 < *compacted),
         applied_term: applied.map_or(0, |at| at.term),
         applied_index: applied.map_or(0, |at| at.index),
         storage_version: Some(STORAGE_VERSION),
@@ -142,8 +141,8 @@ fn write_history(pinned: &Pinned, keys: &mut KeyRows<'_>, gone: &AtomicBool) -> 
     pinned.each_event(|event| {
         let put = match event.key_value {
             _ if gone.load(Ordering::Relaxed) => Err(SnapshotError::Gone),
-            Some(bytes) => keys.put(event.revision, event.sub, bytes).map_err(SnapshotError::from),
-            None => keys.delete(event.revision, event.sub, event.key).map_err(SnapshotError::from),
+            Some(bytes) => keys.put(event.revision.get(), event.sub, bytes).map_err(SnapshotError::from),
+            None => keys.delete(event.revision.get(), event.sub, event.key).map_err(SnapshotError::from),
         };
         match put {
             Ok(()) => ControlFlow::Continue(()),

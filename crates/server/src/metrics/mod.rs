@@ -18,6 +18,7 @@ use crate::upkeep::Upkeep;
 use crate::version::{API_VERSION, SERVER_VERSION};
 use health::HealthChecks;
 use meerkat_raft::RaftNode;
+use meerkat_types::Revision;
 use meerkat_watch::Hub;
 use page::Page;
 use std::sync::Arc;
@@ -252,7 +253,7 @@ fn store(page: &mut Page, raft: &RaftNode) {
     let reader = raft.reader();
     let revision = reader.current_revision().get() as f64;
     page.gauge("etcd_debugging_mvcc_current_revision", "The store's revision.", revision);
-    let compacted = reader.compacted_revision().get() as f64;
+    let compacted = Revision::compacted_to_wire(reader.compacted_revision()) as f64;
     page.gauge("etcd_debugging_mvcc_compact_revision", "The compacted revision.", compacted);
     let rules = reader.auth().revision().0 as f64;
     page.gauge("etcd_debugging_auth_revision", "How often users, roles and rights were changed.", rules);

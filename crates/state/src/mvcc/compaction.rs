@@ -56,9 +56,9 @@ impl Compactor {
         self.removed.swap(0, Ordering::Relaxed)
     }
 
-    /// The newest compacted revision that this member has finished with; -1 before the first.
-    pub fn finished_revision(&self) -> Result<Revision, StateError> {
-        Ok(Revision::new(Removed::load(&self.db.view())?.finished))
+    /// The newest compacted revision that this member has finished with.
+    pub fn finished_revision(&self) -> Result<Option<Revision>, StateError> {
+        Ok(Removed::load(&self.db.view())?.finished)
     }
 
     /// Everything that the quota does not count any more: what this member has removed so far, and what
@@ -73,14 +73,14 @@ impl Compactor {
         // The bound comes from the same view as the events. It may not be published yet: a reader
         // that does not know it has an older view, in which nothing is removed.
         let view = self.db.view();
-        let bound = Registers::load(&view)?.compacted;
         let removed = Removed::load(&view)?;
-        if bound <= removed.finished {
+        let is_new = |bound: &Revision| removed.finished < Some(*bound);
+        let Some(bound) = Registers::load(&view)?.compacted.filter(is_new) else {
             return Ok(Progress::Idle);
-        }
+        };
         let mut sweep = Sweep { batch: Batch::new(&self.db), view: &view, gone: BTreeSet::new(), bytes: 0 };
         let mut next = removed.next;
-        let end = EventId::first_of(bound.max(0));
+        let end = EventId::first_of(bound);
         let mut rows = view.scan_once(Column::Log, &next.to_bytes(), Some(&end.to_bytes()));
         let (mut walked, mut gone) = (0, 0);
         while walked < events_max.max(1) {
@@ -97,7 +97,7 @@ impl Compactor {
         let finished = rows.row().is_none();
         let bytes = removed.bytes + sweep.bytes;
         let progress = if finished {
-            Removed { next: next.max(end), finished: bound, bytes, held_bytes: sweep.held_at(bound)? }
+            Removed { next: next.max(end), finished: Some(bound), bytes, held_bytes: sweep.held_at(bound)? }
         } else {
             // The first events walked are those at the bound before: what they held back goes first.
             let held_bytes = removed.held_bytes.saturating_sub(sweep.bytes);
@@ -109,7 +109,7 @@ impl Compactor {
         self.db.write(batch)?;
         self.removed.fetch_add(gone, Ordering::Relaxed);
         fault::point("after_compaction_step")?;
-        Ok(if finished { Progress::Finished(Revision::new(bound)) } else { Progress::More })
+        Ok(if finished { Progress::Finished(bound) } else { Progress::More })
     }
 }
 
@@ -134,8 +134,8 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     /// What the events at exactly `bound` replaced weighs, and stays for watchers that begin there. Not
     /// counted any more: who deletes everything and compacts at once has made room.
-    fn held_at(&mut self, bound: i64) -> Result<u64, StateError> {
-        let (first, end) = (EventId::first_of(bound.max(0)), EventId::first_of(bound.max(0) + 1));
+    fn held_at(&mut self, bound: Revision) -> Result<u64, StateError> {
+        let (first, end) = (EventId::first_of(bound), EventId::first_of(bound.next()));
         let mut rows = self.view.scan_once(Column::Log, &first.to_bytes(), Some(&end.to_bytes()));
         let mut bytes = 0;
         while let Some((key, row)) = rows.row() {

@@ -9,12 +9,13 @@ use crate::mvcc::hash::removable;
 use crate::mvcc::log_row::LogRow;
 use crate::mvcc::store::Committed;
 use meerkat_engine::Column;
+use meerkat_types::Revision;
 use std::ops::ControlFlow;
 
 /// One event, as long as it is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportedEvent<'a> {
-    pub revision: i64,
+    pub revision: Revision,
     /// Its place among the events of its revision.
     pub sub: u32,
     pub key: &'a [u8],
@@ -28,13 +29,13 @@ pub(crate) fn each_event(
 ) -> Result<(), ReadError> {
     let Committed { view, revision, compacted, .. } = committed;
     let removable = removable(view, *compacted)?;
-    let end = EventId::first_of(revision + 1).to_bytes();
+    let end = EventId::first_of(revision.next()).to_bytes();
     let mut rows = view.scan_once(Column::Log, &[], Some(&end));
     while let Some((key, bytes)) = rows.row() {
         let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
         let row = LogRow::decode(bytes).ok_or(damaged("log"))?;
-        let gone = id.revision <= *compacted
-            && (removable.contains(&id) || row.tombstone && id.revision < *compacted);
+        let gone = Some(id.revision) <= *compacted
+            && (removable.contains(&id) || row.tombstone && Some(id.revision) < *compacted);
         if !gone {
             let key_value = if row.tombstone { None } else { Some(row.key_value(bytes)) };
             let event = ExportedEvent { revision: id.revision, sub: id.sub, key: row.key, key_value };

@@ -20,8 +20,8 @@ pub struct HashKv {
     pub hash: u32,
     /// The newest revision that is in the hash.
     pub hash_revision: Revision,
-    /// -1 if nothing was ever compacted. Hashes are comparable if this and `hash_revision` agree.
-    pub compacted: Revision,
+    /// Hashes are comparable if this and `hash_revision` agree.
+    pub compacted: Option<Revision>,
 }
 
 /// What a member has stored as of one revision: its history, and the keys that lived then, which are
@@ -67,15 +67,15 @@ pub(crate) fn hash_kv(committed: &Committed, at: Option<Revision>) -> Result<Has
     let at = range::revision_to_read(at, *revision, *compacted)?;
     let removable = removable(view, *compacted)?;
     let hash = hash_log(view, at, *compacted, &removable)?;
-    Ok(HashKv { hash, hash_revision: Revision::new(at), compacted: Revision::new(*compacted) })
+    Ok(HashKv { hash, hash_revision: at, compacted: *compacted })
 }
 
 /// Events that were superseded at the compacted revision and may still be there. After the compactor
 /// has finished these are only what the events at exactly that revision replaced.
-pub(crate) fn removable(view: &View, compacted: i64) -> Result<BTreeSet<EventId>, StateError> {
+pub(crate) fn removable(view: &View, compacted: Option<Revision>) -> Result<BTreeSet<EventId>, StateError> {
     let mut found = BTreeSet::new();
     let first = Removed::load(view)?.next;
-    let end = EventId::first_of(compacted.max(0) + 1);
+    let end = EventId::first_of(compacted.unwrap_or(Revision::new(0)).next());
     if end <= first {
         return Ok(found);
     }
@@ -91,14 +91,19 @@ pub(crate) fn removable(view: &View, compacted: i64) -> Result<BTreeSet<EventId>
     Ok(found)
 }
 
-fn hash_log(view: &View, at: i64, compacted: i64, removable: &BTreeSet<EventId>) -> Result<u32, StateError> {
+fn hash_log(
+    view: &View,
+    at: Revision,
+    compacted: Option<Revision>,
+    removable: &BTreeSet<EventId>,
+) -> Result<u32, StateError> {
     let mut hash = crc32c::crc32c(b"meerkat hashkv 1");
-    let end = EventId::first_of(at + 1).to_bytes();
+    let end = EventId::first_of(at.next()).to_bytes();
     let mut rows = view.scan_once(Column::Log, &[], Some(&end));
     while let Some((key, row)) = rows.row() {
         let id = EventId::from_bytes(key).ok_or(damaged("log"))?;
         let tombstone = LogRow::decode(row).ok_or(damaged("log"))?.tombstone;
-        let compactable = id.revision <= compacted && (tombstone || removable.contains(&id));
+        let compactable = Some(id.revision) <= compacted && (tombstone || removable.contains(&id));
         if !compactable {
             hash = crc32c::crc32c_append(hash, key);
             hash = crc32c::crc32c_append(hash, row);

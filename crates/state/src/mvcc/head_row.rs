@@ -62,10 +62,17 @@ impl Mark {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use meerkat_types::{LeaseId, Revision};
 
     #[test]
     fn a_row_reads_back_and_a_cut_mark_does_not() {
-        let tail = Tail { created: 2, modified: 300, version: 2, value: b"v", lease: 5 };
+        let tail = Tail {
+            created: Revision::new(2),
+            modified: Revision::new(300),
+            version: 2,
+            value: b"v",
+            lease: LeaseId::from_wire(5),
+        };
         let marks = [
             Mark { sub: 0, created_ms: 0, modified_ms: 0 },
             Mark { sub: 7, created_ms: 1_700_000_000_000, modified_ms: 1_700_000_000_005 },

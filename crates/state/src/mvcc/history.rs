@@ -8,7 +8,7 @@ use crate::error::{ReadError, StateError, damaged};
 use crate::mvcc::event_id::EventId;
 use crate::mvcc::log_row::LogRow;
 use crate::mvcc::past::with_version;
-use crate::mvcc::store::Committed;
+use crate::mvcc::store::{Committed, floor};
 use crate::mvcc::version_row;
 use crate::mvcc::wire::Tail;
 use bytes::Bytes;
@@ -17,13 +17,13 @@ use meerkat_types::{Event, EventBatch, EventKind, HistoryAnswer, HistoryQuery, K
 use std::collections::BTreeMap;
 
 pub(crate) fn read(committed: &Committed, query: &HistoryQuery) -> Result<HistoryAnswer, ReadError> {
-    let oldest = Revision::new(committed.compacted);
+    let oldest = floor(committed.compacted);
     if query.first < oldest {
         return Err(Refusal::Compacted { asked: query.first, oldest }.into());
     }
-    let last = query.last.get().min(committed.revision);
-    let first = EventId::first_of(query.first.get().max(0)).to_bytes();
-    let end = EventId::first_of(last + 1).to_bytes();
+    let last = query.last.min(committed.revision);
+    let first = EventId::first_of(query.first.max(Revision::new(0))).to_bytes();
+    let end = EventId::first_of(last.next()).to_bytes();
     let mut rows = committed.view.scan(Column::Log, &first, Some(&end));
     let mut reading = Reading::new(committed, query);
     while let Some((key, row)) = rows.row() {
@@ -31,7 +31,7 @@ pub(crate) fn read(committed: &Committed, query: &HistoryQuery) -> Result<Histor
         if reading.open.as_ref().is_some_and(|open| open.revision != id.revision) {
             reading.close();
             if reading.is_full() {
-                return Ok(HistoryAnswer { batches: reading.batches, next: Revision::new(id.revision) });
+                return Ok(HistoryAnswer { batches: reading.batches, next: id.revision });
             }
         }
         reading.take(id, row)?;
@@ -39,14 +39,14 @@ pub(crate) fn read(committed: &Committed, query: &HistoryQuery) -> Result<Histor
     }
     rows.finish()?;
     reading.close();
-    Ok(HistoryAnswer { batches: reading.batches, next: Revision::new(last + 1) })
+    Ok(HistoryAnswer { batches: reading.batches, next: last.next() })
 }
 
 /// One read under way.
 struct Reading<'a> {
     view: &'a View,
     query: &'a HistoryQuery,
-    compacted: i64,
+    compacted: Option<Revision>,
     /// For looking up the newest version of a key, where that is asked.
     newest: Option<Newest<'a>>,
     batches: Vec<EventBatch>,
@@ -57,7 +57,7 @@ struct Reading<'a> {
 
 /// A revision whose events are being collected.
 struct Open {
-    revision: i64,
+    revision: Revision,
     stamp_ms: u64,
     events: Vec<Event>,
 }
@@ -92,7 +92,7 @@ impl<'a> Reading<'a> {
         {
             return Ok(());
         }
-        let wants_previous = self.query.with_previous && self.compacted < id.revision;
+        let wants_previous = self.query.with_previous && self.compacted < Some(id.revision);
         let previous = match row.link.filter(|_| wants_previous) {
             None => None,
             Some(link) => Some(self.previous(link, row.key)?),
@@ -119,7 +119,7 @@ impl<'a> Reading<'a> {
 
     /// What an earlier event of this same read wrote.
     fn given_out(&self, id: EventId, key: &[u8]) -> Option<&KeyValue> {
-        let at = self.batches.binary_search_by_key(&id.revision, |batch| batch.revision.get()).ok()?;
+        let at = self.batches.binary_search_by_key(&id.revision, |batch| batch.revision).ok()?;
         match &self.batches[at].events.get(usize::try_from(id.sub).ok()?)?.kind {
             // Events left out move the others: then this is another key's.
             EventKind::Put(kv) if kv.key == key => Some(kv),
@@ -129,8 +129,7 @@ impl<'a> Reading<'a> {
 
     fn close(&mut self) {
         if let Some(open) = self.open.take().filter(|open| !open.events.is_empty()) {
-            let revision = Revision::new(open.revision);
-            let Open { stamp_ms, events, .. } = open;
+            let Open { revision, stamp_ms, events } = open;
             self.batches.push(EventBatch { revision, stamp_ms, events: events.into() });
         }
     }
@@ -141,7 +140,7 @@ fn kind_of(id: EventId, bytes: Bytes) -> Option<EventKind> {
     let row = LogRow::decode(&bytes)?;
     let key = bytes.slice_ref(row.key);
     if row.tombstone {
-        return Some(EventKind::Delete { key, modified: Revision::new(id.revision) });
+        return Some(EventKind::Delete { key, modified: id.revision });
     }
     let tail = Tail::decode(row.tail)?;
     let value = bytes.slice_ref(tail.value);

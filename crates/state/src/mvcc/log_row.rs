@@ -11,6 +11,7 @@
 
 use crate::mvcc::event_id::EventId;
 use crate::mvcc::wire::{put_key_value, put_tombstone, put_varint, split_key_value, take_varint, varint_len};
+use meerkat_types::Revision;
 
 const TOMBSTONE: u8 = 1;
 const STAMPED: u8 = 1 << 1;
@@ -42,7 +43,7 @@ impl LogRowHeader {
         put_key_value(out, key, tail);
     }
 
-    pub(crate) fn encode_tombstone(&self, out: &mut Vec<u8>, key: &[u8], revision: i64) {
+    pub(crate) fn encode_tombstone(&self, out: &mut Vec<u8>, key: &[u8], revision: Revision) {
         self.encode(out, TOMBSTONE);
         put_tombstone(out, key, revision);
     }
@@ -56,7 +57,7 @@ impl LogRowHeader {
         }
         if let Some(link) = self.link {
             flags |= LINKED;
-            put_varint(out, link.revision as u64);
+            put_varint(out, link.revision.get() as u64);
             put_varint(out, u64::from(link.sub));
         }
         if let Some(sub) = self.shadows {
@@ -72,7 +73,7 @@ impl<'a> LogRow<'a> {
         let (flags, mut rest) = bytes.split_first()?;
         let stamp_ms = if flags & STAMPED != 0 { Some(take_varint(&mut rest)?) } else { None };
         let link = if flags & LINKED != 0 {
-            let revision = i64::try_from(take_varint(&mut rest)?).ok()?;
+            let revision = Revision::new(i64::try_from(take_varint(&mut rest)?).ok()?);
             Some(EventId { revision, sub: u32::try_from(take_varint(&mut rest)?).ok()? })
         } else {
             None
@@ -99,13 +100,13 @@ mod tests {
         for mix in 0..16u8 {
             let header = LogRowHeader {
                 stamp_ms: (mix & 1 != 0).then_some(1_700_000_000_000),
-                link: (mix & 2 != 0).then_some(EventId { revision: 300, sub: 5 }),
+                link: (mix & 2 != 0).then_some(EventId { revision: Revision::new(300), sub: 5 }),
                 shadows: (mix & 4 != 0).then_some(9),
             };
             let mut bytes = Vec::new();
             let tombstone = mix & 8 != 0;
             if tombstone {
-                header.encode_tombstone(&mut bytes, b"key", 301);
+                header.encode_tombstone(&mut bytes, b"key", Revision::new(301));
             } else {
                 header.encode_put(&mut bytes, b"key", &[0x18, 7]);
             }
@@ -119,7 +120,7 @@ mod tests {
     fn a_cut_row_is_not_a_row() {
         let header = LogRowHeader { stamp_ms: Some(5), link: None, shadows: None };
         let mut bytes = Vec::new();
-        header.encode_tombstone(&mut bytes, b"key", 301);
+        header.encode_tombstone(&mut bytes, b"key", Revision::new(301));
         // The last three bytes are the tail, which its own reader checks.
         for cut in 0..bytes.len() - 3 {
             assert!(LogRow::decode(&bytes[..cut]).is_none(), "cut at {cut}");

@@ -14,7 +14,7 @@ use crate::mvcc::present::Present;
 use crate::mvcc::version_row;
 use bytes::Bytes;
 use meerkat_engine::{Column, Cursor, View};
-use meerkat_types::KeyRange;
+use meerkat_types::{KeyRange, Revision};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::{Bound, ControlFlow};
@@ -33,7 +33,7 @@ pub(crate) enum Plan {
     Present,
     Undo(Undo),
     /// At this revision, from `versions`.
-    Walk(i64),
+    Walk(Revision),
 }
 
 /// The changed keys of a range, as they were.
@@ -59,8 +59,8 @@ impl Plan {
     pub(crate) fn choose(
         view: &View,
         keys: &KeyRange,
-        at: i64,
-        current: i64,
+        at: Revision,
+        current: Revision,
         way: Way,
     ) -> Result<Plan, StateError> {
         if at == current {
@@ -73,7 +73,7 @@ impl Plan {
             Way::Walk => 0,
         };
         // A revision has at least one event, so this many revisions cannot be few enough events.
-        if events_max as u64 <= (current - at) as u64 {
+        if events_max as u64 <= (current.get() - at.get()) as u64 {
             return Ok(Plan::Walk(at));
         }
         Ok(Undo::collect(view, keys, at, current, events_max)?.map_or(Plan::Walk(at), Plan::Undo))
@@ -85,13 +85,13 @@ impl Undo {
     fn collect(
         view: &View,
         range: &KeyRange,
-        at: i64,
-        current: i64,
+        at: Revision,
+        current: Revision,
         events_max: usize,
     ) -> Result<Option<Undo>, StateError> {
         let mut keys = BTreeMap::new();
-        let first = EventId::first_of(at + 1).to_bytes();
-        let end = EventId::first_of(current + 1).to_bytes();
+        let first = EventId::first_of(at.next()).to_bytes();
+        let end = EventId::first_of(current.next()).to_bytes();
         let mut rows = view.scan(Column::Log, &first, Some(&end));
         let mut events = 0;
         while let Some((_, row)) = rows.row() {
@@ -193,7 +193,7 @@ pub(crate) fn with_version<R>(
 pub(crate) fn walk(
     view: &View,
     range: &KeyRange,
-    at: i64,
+    at: Revision,
     values: bool,
     mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StateError>,
 ) -> Result<(), StateError> {

@@ -16,27 +16,30 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 /// The revision to read at: the asked one if it is readable, else the current one if none was asked.
-pub(crate) fn revision_to_read(at: Option<Revision>, current: i64, compacted: i64) -> Result<i64, Refusal> {
+pub(crate) fn revision_to_read(
+    at: Option<Revision>,
+    current: Revision,
+    compacted: Option<Revision>,
+) -> Result<Revision, Refusal> {
     // The wire's zero and anything below it ask for the present.
     let Some(asked) = at.filter(|at| 0 < at.get()) else {
         return Ok(current);
     };
-    if current < asked.get() {
-        return Err(Refusal::Future { asked, current: Revision::new(current) });
+    if current < asked {
+        return Err(Refusal::Future { asked, current });
     }
-    if asked.get() < compacted {
-        return Err(Refusal::Compacted { asked, oldest: Revision::new(compacted) });
+    match compacted {
+        Some(oldest) if asked < oldest => Err(Refusal::Compacted { asked, oldest }),
+        _ => Ok(asked),
     }
-    Ok(asked.get())
 }
 
 /// `revision` is what the answer reports: that of the state read from.
 pub(crate) fn answer(
     source: &Source<'_>,
     query: &RangeQuery,
-    revision: i64,
+    revision: Revision,
 ) -> Result<RangeAnswer, StateError> {
-    let revision = Revision::new(revision);
     if query.count_only {
         let count = source.count(&query.keys)?;
         return Ok(RangeAnswer { kvs: KvPage::empty(), more: false, count, revision });
@@ -98,7 +101,7 @@ fn admits(bounds: &RevisionBounds, tail: &[u8]) -> Result<bool, StateError> {
         return Ok(true);
     }
     let tail = Tail::decode(tail).ok_or(damaged("head"))?;
-    Ok(bounds.admits(Revision::new(tail.created), Revision::new(tail.modified)))
+    Ok(bounds.admits(tail.created, tail.modified))
 }
 
 fn sorted(source: &Source<'_>, query: &RangeQuery, limit: Option<usize>) -> Result<Page, StateError> {

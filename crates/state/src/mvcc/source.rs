@@ -5,7 +5,7 @@ use crate::mvcc::head_row::HeadRow;
 use crate::mvcc::past::{self, Plan};
 use crate::mvcc::present::Present;
 use crate::mvcc::wire::Tail;
-use meerkat_types::{Key, KeyRange};
+use meerkat_types::{Key, KeyRange, Revision};
 use std::ops::ControlFlow;
 
 pub(crate) struct Source<'a> {
@@ -42,7 +42,7 @@ impl Source<'_> {
     fn show_head(
         &self,
         key: &Key,
-        at: Option<i64>,
+        at: Option<Revision>,
         visit: &mut impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StateError>,
     ) -> Result<bool, StateError> {
         let Some(row) = self.present.rows.get(key.as_bytes())? else {

@@ -14,7 +14,7 @@ use crate::mvcc::source::Source;
 use crate::mvcc::wire::Tail;
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db, View};
-use meerkat_types::{KeyRange, KeyValue, LeaseId};
+use meerkat_types::{KeyRange, KeyValue, LeaseId, Revision};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -22,8 +22,9 @@ use std::sync::Arc;
 pub(crate) struct Committed {
     pub view: View,
     pub counts: Arc<Counts>,
-    pub revision: i64,
-    pub compacted: i64,
+    pub revision: Revision,
+    /// Below this nothing is readable; `None` before the first compaction.
+    pub compacted: Option<Revision>,
 }
 
 impl Committed {
@@ -32,7 +33,7 @@ impl Committed {
     }
 
     /// `at` must be readable: see `range::revision_to_read`.
-    pub(crate) fn plan(&self, keys: &KeyRange, at: i64, way: Way) -> Result<Plan, StateError> {
+    pub(crate) fn plan(&self, keys: &KeyRange, at: Revision, way: Way) -> Result<Plan, StateError> {
         Plan::choose(&self.view, keys, at, self.revision, way)
     }
 
@@ -45,8 +46,8 @@ pub(crate) struct Store {
     pub committed: Arc<Committed>,
     pub batch: Batch,
     pub overlay: Overlay,
-    pub revision: i64,
-    pub compacted: i64,
+    pub revision: Revision,
+    pub compacted: Option<Revision>,
     /// Everything ever written, as `weight` counts it.
     pub written_bytes: u64,
     /// Keys were attached to leases, or detached, since the last commit.
@@ -57,12 +58,17 @@ pub(crate) struct Store {
     db: Db,
 }
 
+/// Below this a revision that a client names counts as compacted: a negative one always does.
+pub(crate) fn floor(compacted: Option<Revision>) -> Revision {
+    Revision::new(Revision::compacted_to_wire(compacted))
+}
+
 /// What a key is before a write replaces it.
 pub(crate) struct Standing {
     pub id: EventId,
-    pub created: i64,
+    pub created: Revision,
     pub version: i64,
-    pub lease: i64,
+    pub lease: Option<LeaseId>,
     pub created_ms: u64,
     /// Only if it was asked for: it costs a copy of the value.
     pub kv: Option<KeyValue>,
@@ -86,8 +92,8 @@ impl Standing {
 impl Store {
     pub(crate) fn open(
         db: Db,
-        revision: i64,
-        compacted: i64,
+        revision: Revision,
+        compacted: Option<Revision>,
         written_bytes: u64,
     ) -> Result<Store, StateError> {
         let view = db.view();
@@ -130,16 +136,16 @@ impl Store {
         }
     }
 
-    /// Brings the row that ties a key to its lease in line; 0 is no lease.
-    pub(crate) fn move_lease(&mut self, key: &[u8], from: i64, to: i64) {
+    /// Brings the row that ties a key to its lease in line.
+    pub(crate) fn move_lease(&mut self, key: &[u8], from: Option<LeaseId>, to: Option<LeaseId>) {
         if from == to {
             return;
         }
         self.attachments_changed = true;
-        if let Some(from) = LeaseId::from_wire(from) {
+        if let Some(from) = from {
             lease::detach(&mut self.batch, from, key);
         }
-        if let Some(to) = LeaseId::from_wire(to) {
+        if let Some(to) = to {
             lease::attach(&mut self.batch, to, key);
         }
     }

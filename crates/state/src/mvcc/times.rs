@@ -15,7 +15,7 @@ use meerkat_types::{KeyRange, Revision};
 use std::ops::ControlFlow;
 
 /// Revision 1 is the empty store: nothing was ever written in it.
-const FIRST_WRITTEN: i64 = Revision::EMPTY_STORE.get() + 1;
+const FIRST_WRITTEN: Revision = Revision::EMPTY_STORE.next();
 
 /// The first revision that was made at or after some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,32 +51,28 @@ pub struct KeyTimes {
 
 pub(crate) fn revision_at_time(committed: &Committed, unix_ms: u64) -> Result<RevisionAtTime, ReadError> {
     let Committed { view, revision, compacted, .. } = committed;
-    let oldest = (*compacted).max(FIRST_WRITTEN);
+    let oldest = compacted.map_or(FIRST_WRITTEN, |compacted| compacted.max(FIRST_WRITTEN));
     // The answer is in oldest..=next; `low` is never above it and `high` never below.
-    let next = revision + 1;
+    let next = revision.next();
     let (mut low, mut high) = (oldest, next.max(oldest));
     while low < high {
-        let middle = low + (high - low) / 2;
+        let middle = Revision::new(low.get() + (high.get() - low.get()) / 2);
         if stamp_of(view, middle, *compacted)? < unix_ms {
-            low = middle + 1;
+            low = middle.next();
         } else {
             high = middle;
         }
     }
     let stamp_ms = if low < next { Some(stamp_of(view, low, *compacted)?) } else { None };
-    Ok(RevisionAtTime {
-        revision: Revision::new(low),
-        stamp_ms,
-        before_history: low == oldest && FIRST_WRITTEN < oldest,
-    })
+    Ok(RevisionAtTime { revision: low, stamp_ms, before_history: low == oldest && FIRST_WRITTEN < oldest })
 }
 
 /// The time of a revision at or above the compacted one. A restored store may begin at a revision in
 /// which nothing happened, or of which the first event is gone: the time of that one is not known.
-fn stamp_of(view: &View, revision: i64, compacted: i64) -> Result<u64, StateError> {
+fn stamp_of(view: &View, revision: Revision, compacted: Option<Revision>) -> Result<u64, StateError> {
     match view.get(Column::Log, &EventId::first_of(revision).to_bytes())? {
         Some(row) => LogRow::decode(&row).and_then(|row| row.stamp_ms).ok_or(damaged("log")),
-        None if revision == compacted => Ok(0),
+        None if Some(revision) == compacted => Ok(0),
         None => Err(damaged("log")),
     }
 }
@@ -86,7 +82,7 @@ pub(crate) fn key_times(
     keys: &KeyRange,
     limit: Option<usize>,
 ) -> Result<KeyTimes, ReadError> {
-    let mut answer = KeyTimes { times: Vec::new(), more: false, revision: Revision::new(committed.revision) };
+    let mut answer = KeyTimes { times: Vec::new(), more: false, revision: committed.revision };
     if keys.is_empty() {
         return Ok(answer);
     }
@@ -99,8 +95,8 @@ pub(crate) fn key_times(
         let tail = Tail::decode(row.tail).ok_or(damaged("head"))?;
         answer.times.push(KeyTime {
             key: Bytes::copy_from_slice(key),
-            created: Revision::new(tail.created),
-            modified: Revision::new(tail.modified),
+            created: tail.created,
+            modified: tail.modified,
             created_ms: mark.created_ms,
             modified_ms: mark.modified_ms,
         });

@@ -83,12 +83,14 @@ pub(crate) fn decode(row: &[u8]) -> Option<Option<&[u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use meerkat_types::Revision;
 
     #[test]
     fn rows_order_by_key_first_and_newest_first_within_a_key() {
         let keys: [&[u8]; 9] =
             [b"\0", b"\0\0", b"\0\x01", b"a", b"a\0", b"a\0\xff", b"a\x01", b"ab", b"\xff\xff"];
-        let ids = [(7, 1), (7, 0), (2, 5)].map(|(revision, sub)| EventId { revision, sub });
+        let ids = [(7, 1), (7, 0), (2, 5)]
+            .map(|(revision, sub)| EventId { revision: Revision::new(revision), sub });
         let mut rows = Vec::new();
         for key in keys {
             for id in ids {
@@ -110,7 +112,10 @@ mod tests {
         start_of(b"a", &mut start);
         end_of(b"a", &mut end);
         start_of(b"a\0", &mut next);
-        for id in [EventId::first_of(0), EventId { revision: i64::MAX, sub: u32::MAX }] {
+        for id in [
+            EventId::first_of(Revision::new(0)),
+            EventId { revision: Revision::new(i64::MAX), sub: u32::MAX },
+        ] {
             row_key(b"a", id, &mut row);
             assert!(start < row && row < end && end < next);
         }

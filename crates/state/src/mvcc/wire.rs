@@ -51,39 +51,43 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
 }
 
 /// The fields of a tail, with the value still in place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tail<'a> {
-    pub created: i64,
-    pub modified: i64,
+    pub created: Revision,
+    pub modified: Revision,
     pub version: i64,
     pub value: &'a [u8],
-    pub lease: i64,
+    pub lease: Option<LeaseId>,
 }
 
 impl<'a> Tail<'a> {
+    /// Of a key that is not there: a transaction compares its fields as zero.
+    pub(crate) const NONE: Tail<'static> =
+        Tail { created: Revision::new(0), modified: Revision::new(0), version: 0, value: &[], lease: None };
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_number(out, CREATED, self.created);
-        put_number(out, MODIFIED, self.modified);
+        put_number(out, CREATED, self.created.get());
+        put_number(out, MODIFIED, self.modified.get());
         put_number(out, VERSION, self.version);
         if !self.value.is_empty() {
             out.push(VALUE);
             put_varint(out, self.value.len() as u64);
             out.extend_from_slice(self.value);
         }
-        put_number(out, LEASE, self.lease);
+        put_number(out, LEASE, self.lease.map_or(0, LeaseId::get));
     }
 
     pub(crate) fn decode(mut bytes: &'a [u8]) -> Option<Tail<'a>> {
-        let mut tail = Tail::default();
+        let mut tail = Tail::NONE;
         while let Some((tag, rest)) = bytes.split_first() {
             bytes = rest;
             let number = take_varint(&mut bytes)?;
             match *tag {
-                CREATED => tail.created = number as i64,
-                MODIFIED => tail.modified = number as i64,
+                CREATED => tail.created = Revision::new(number as i64),
+                MODIFIED => tail.modified = Revision::new(number as i64),
                 VERSION => tail.version = number as i64,
                 VALUE => tail.value = take(&mut bytes, usize::try_from(number).ok()?)?,
-                LEASE => tail.lease = number as i64,
+                LEASE => tail.lease = LeaseId::from_wire(number as i64),
                 _ => return None,
             }
         }
@@ -99,10 +103,10 @@ impl<'a> Tail<'a> {
         KeyValue {
             key,
             value,
-            created: Revision::new(self.created),
-            modified: Revision::new(self.modified),
+            created: self.created,
+            modified: self.modified,
             version: self.version,
-            lease: LeaseId::from_wire(self.lease),
+            lease: self.lease,
         }
     }
 }
@@ -138,9 +142,9 @@ pub(crate) fn put_key_value(out: &mut Vec<u8>, key: &[u8], tail: &[u8]) {
 }
 
 /// The whole KeyValue of a deletion: its key and when it happened.
-pub(crate) fn put_tombstone(out: &mut Vec<u8>, key: &[u8], modified: i64) {
+pub(crate) fn put_tombstone(out: &mut Vec<u8>, key: &[u8], modified: Revision) {
     put_key_value(out, key, &[]);
-    put_number(out, MODIFIED, modified);
+    put_number(out, MODIFIED, modified.get());
 }
 
 /// Splits a whole KeyValue into key and tail.
@@ -188,26 +192,25 @@ mod tests {
         assert_eq!(Tail::decode(&bare), Some(Tail { value: &[], ..tail }));
     }
 
+    fn tail(created: i64, modified: i64, version: i64, value: &[u8], lease: i64) -> Tail<'_> {
+        let (created, modified) = (Revision::new(created), Revision::new(modified));
+        Tail { created, modified, version, value, lease: LeaseId::from_wire(lease) }
+    }
+
     #[test]
     fn a_tail_reads_back_with_and_without_its_value() {
-        check(Tail::default());
-        check(Tail { created: 2, modified: 300, version: 1, value: b"v", lease: 0 });
-        check(Tail { created: 2, modified: 3, version: 2, value: b"", lease: -7 });
-        check(Tail {
-            created: i64::MAX,
-            modified: i64::MAX,
-            version: 128,
-            value: &[7; 300],
-            lease: i64::MIN,
-        });
+        check(Tail::NONE);
+        check(tail(2, 300, 1, b"v", 0));
+        check(tail(2, 3, 2, b"", -7));
+        check(tail(i64::MAX, i64::MAX, 128, &[7; 300], i64::MIN));
     }
 
     #[test]
     fn the_bytes_are_those_of_protobuf() {
         let mut out = Vec::new();
-        let mut tail = Vec::new();
-        Tail { created: 2, modified: 300, version: 1, value: b"v", lease: 5 }.encode(&mut tail);
-        put_element(&mut out, b"k", &tail);
+        let mut bytes = Vec::new();
+        tail(2, 300, 1, b"v", 5).encode(&mut bytes);
+        put_element(&mut out, b"k", &bytes);
         let expected = [0x12, 15, 0x0a, 1, b'k', 0x10, 2, 0x18, 0xac, 0x02, 0x20, 1, 0x2a, 1, b'v', 0x30, 5];
         assert_eq!(out, expected);
     }

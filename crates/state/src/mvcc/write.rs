@@ -16,8 +16,8 @@ use crate::mvcc::wire::Tail;
 use bytes::Bytes;
 use meerkat_engine::Column;
 use meerkat_types::{
-    DeleteRange, Deleted, Event, EventBatch, EventKind, KeyRange, KeyValue, LeaseId, NewLease, NewValue, Put,
-    PutDone, Revision,
+    DeleteRange, Deleted, Event, EventBatch, EventKind, KeyRange, KeyValue, NewLease, NewValue, Put, PutDone,
+    Revision,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ use std::ops::ControlFlow;
 pub(crate) struct WriteTxn<'a> {
     pub store: &'a mut Store,
     /// The revision that changes get.
-    revision: i64,
+    revision: Revision,
     /// How many changes there were.
     subs: u32,
     stamp_ms: u64,
@@ -66,7 +66,7 @@ impl<'a> WriteTxn<'a> {
         want_events: bool,
         repeats: bool,
     ) -> WriteTxn<'a> {
-        let revision = store.revision + 1;
+        let revision = store.revision.next();
         WriteTxn {
             store,
             revision,
@@ -83,7 +83,7 @@ impl<'a> WriteTxn<'a> {
 
     /// The store's revision as operations of this transaction see it.
     pub(crate) fn revision_now(&self) -> Revision {
-        Revision::new(if self.subs == 0 { self.revision - 1 } else { self.revision })
+        if self.subs == 0 { self.revision.previous() } else { self.revision }
     }
 
     pub(crate) fn standing(&self, put: &Put) -> Result<Option<Standing>, StateError> {
@@ -103,7 +103,7 @@ impl<'a> WriteTxn<'a> {
             }
         };
         let lease = match put.lease {
-            NewLease::Set(lease) => lease.map_or(0, LeaseId::get),
+            NewLease::Set(lease) => lease,
             NewLease::KeepCurrent => kept.expect("checked before").lease,
         };
         let version = kept.map_or(0, |kept| kept.version);
@@ -122,7 +122,7 @@ impl<'a> WriteTxn<'a> {
         if standing.is_none() {
             self.store.note_born(key);
         }
-        self.store.move_lease(key, kept.map_or(0, |kept| kept.lease), lease);
+        self.store.move_lease(key, kept.and_then(|kept| kept.lease), lease);
         let head = Bytes::from(HeadRow::encode(&mark, &tail));
         let (mut ties, previous) = self.tie(key, standing, put.want_previous);
         if self.want_events {
@@ -131,16 +131,16 @@ impl<'a> WriteTxn<'a> {
             let kv = KeyValue {
                 key: Bytes::copy_from_slice(key),
                 value: Bytes::copy_from_slice(&value),
-                created: Revision::new(tail.created),
-                modified: Revision::new(tail.modified),
+                created: tail.created,
+                modified: tail.modified,
                 version: tail.version,
-                lease: LeaseId::from_wire(lease),
+                lease,
             };
             self.events.push(Event { kind: EventKind::Put(kv), previous: ties.previous.take() });
         }
         self.write_put(key, head, &ties)?;
         let previous = previous.filter(|_| put.want_previous);
-        Ok(PutDone { revision: Revision::new(self.revision), previous })
+        Ok(PutDone { revision: self.revision, previous })
     }
 
     pub(crate) fn delete_range(&mut self, delete: &DeleteRange) -> Result<Deleted, StateError> {
@@ -166,11 +166,10 @@ impl<'a> WriteTxn<'a> {
 
     /// Gives what the key was, if that is wanted.
     fn delete(&mut self, key: Bytes, standing: Standing, want: bool) -> Result<Option<KeyValue>, StateError> {
-        self.store.move_lease(&key, standing.lease, 0);
+        self.store.move_lease(&key, standing.lease, None);
         let (mut ties, before) = self.tie(&key, Some(standing), want);
         if self.want_events {
-            let modified = Revision::new(self.revision);
-            let kind = EventKind::Delete { key: Bytes::copy_from_slice(&key), modified };
+            let kind = EventKind::Delete { key: Bytes::copy_from_slice(&key), modified: self.revision };
             self.events.push(Event { kind, previous: ties.previous.take() });
         }
         self.write_tombstone(key, &ties)?;
@@ -266,7 +265,7 @@ impl<'a> WriteTxn<'a> {
         }
         self.store.revision = self.revision;
         let events = self.want_events.then(|| EventBatch {
-            revision: Revision::new(self.revision),
+            revision: self.revision,
             stamp_ms: self.stamp_ms,
             events: self.events.into(),
         });

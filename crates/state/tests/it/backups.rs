@@ -6,8 +6,8 @@ use bytes::Bytes;
 use meerkat_backup::snapshot::{Change, Head, SnapshotFile, write};
 use meerkat_state::{AuthBook, Import, ImportEnd, ImportedEvent, ImportedVersion};
 use meerkat_types::{
-    Alarm, AlarmBy, AlarmKind, AuthRevision, Event, EventKind, HistoryQuery, Lease, LogPosition, MemberId,
-    Password, Revision,
+    Alarm, AlarmBy, AlarmKind, AuthRevision, Event, EventKind, HistoryQuery, Lease, LeaseId, LogPosition,
+    MemberId, Password, Revision,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,15 +20,15 @@ const POSITION: LogPosition = LogPosition { term: 1, node: 9, index: 1 };
 /// Everything that a backup of the state has, and what it says is compacted.
 fn save(rig: &Rig) -> (SnapshotFile<File>, Vec<Lease>) {
     let pinned = rig.reader.pin();
-    let compacted = pinned.compacted_revision().get();
-    let head = Head { compacted: (0 < compacted).then_some(compacted), ..Head::default() };
+    let compacted = pinned.compacted_revision().map(Revision::get).filter(|compacted| 0 < *compacted);
+    let head = Head { compacted, ..Head::default() };
     let file = tempfile::tempfile().expect("a file");
     let (file, bytes) = write::<io::Error>(file, &head, |keys| {
         pinned
             .each_event(|event| {
                 match event.key_value {
-                    Some(kv) => keys.put(event.revision, event.sub, kv).expect("written"),
-                    None => keys.delete(event.revision, event.sub, event.key).expect("written"),
+                    Some(kv) => keys.put(event.revision.get(), event.sub, kv).expect("written"),
+                    None => keys.delete(event.revision.get(), event.sub, event.key).expect("written"),
                 }
                 ControlFlow::Continue(())
             })
@@ -50,21 +50,26 @@ fn restore(file: &SnapshotFile<File>, leases: &[Lease], revision: i64, compacted
         while let Some(event) = events.next_event().expect("an event") {
             let (key, version) = match event.change {
                 Change::Put(kv) => {
-                    let (created, version) = (kv.created, kv.version);
-                    (kv.key, Some(ImportedVersion { created, version, value: kv.value, lease: kv.lease }))
+                    let (created, lease) = (Revision::new(kv.created), LeaseId::from_wire(kv.lease));
+                    let version = ImportedVersion { created, version: kv.version, value: kv.value, lease };
+                    (kv.key, Some(version))
                 }
                 Change::Delete { key } => (key, None),
                 Change::Nothing => panic!("every event is about a key"),
             };
             let sub = u32::try_from(event.sub).expect("a small number");
-            import
-                .event(&ImportedEvent { revision: event.revision, sub, key, version })
-                .expect("an event in order");
+            let revision = Revision::new(event.revision);
+            import.event(&ImportedEvent { revision, sub, key, version }).expect("an event in order");
         }
-        let membership = Bytes::from_static(b"members");
-        import.finish(&ImportEnd { revision, compacted, position: POSITION, membership }).expect("a state");
+        import
+            .finish(&end(Revision::new(revision), Revision::compacted_from_wire(compacted)))
+            .expect("a state");
         assert!(Import::begin(db).is_err(), "a state is not written over");
     })
+}
+
+fn end(revision: Revision, compacted: Option<Revision>) -> ImportEnd {
+    ImportEnd { revision, compacted, position: POSITION, membership: Bytes::from_static(b"members") }
 }
 
 fn events(rig: &Rig, first: i64, last: i64) -> Vec<(Revision, Vec<Event>)> {
@@ -144,9 +149,7 @@ fn ruled(book: &AuthBook, alarms: &[Alarm]) -> Rig {
         let mut import = Import::begin(db).expect("empty");
         import.auth(book);
         alarms.iter().for_each(|alarm| import.alarm(*alarm, AlarmBy::Cluster));
-        let membership = Bytes::from_static(b"members");
-        let end = ImportEnd { revision: 1, compacted: -1, position: POSITION, membership };
-        import.finish(&end).expect("a state");
+        import.finish(&end(Revision::EMPTY_STORE, None)).expect("a state");
     })
 }
 

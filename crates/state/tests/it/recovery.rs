@@ -218,7 +218,7 @@ fn compaction_on_another_thread_beside_apply_changes_no_answer() {
     assert_eq!(rig.reader.digest(), twin.reader.digest());
     assert_eq!(rig.reader.hash_kv(None).expect("hash"), twin.reader.hash_kv(None).expect("hash"));
     let query = HistoryQuery {
-        first: rig.reader.compacted_revision(),
+        first: rig.reader.compacted_revision().expect("a compaction"),
         last: rig.reader.current_revision(),
         events_max: 9_999,
         bytes_max: usize::MAX,

@@ -81,7 +81,7 @@ impl Bench {
 fn a_fresh_store_is_at_revision_one_and_nothing_is_compacted() {
     let bench = Bench::new();
     assert_eq!(bench.rig.reader.current_revision(), Revision::new(1));
-    assert_eq!(bench.rig.reader.compacted_revision(), Revision::new(-1));
+    assert_eq!(bench.rig.reader.compacted_revision(), None);
     assert_eq!(bench.value("k", 1), None);
 }
 
@@ -125,11 +125,11 @@ fn what_is_compacted_is_refused_at_once_and_removed_in_steps() {
     bench.compact(4);
     let refused = bench.rig.reader.range(&get("k", 3));
     assert!(matches!(refused, Err(ReadError::Refused(Refusal::Compacted { .. }))));
-    assert_eq!(compactor.finished_revision().expect("read"), Revision::new(-1));
+    assert_eq!(compactor.finished_revision().expect("read"), None);
     assert_eq!(compactor.step(1).expect("step"), Progress::More);
     assert_eq!(compactor.step(9).expect("step"), Progress::Finished(Revision::new(4)));
     assert_eq!(compactor.step(9).expect("step"), Progress::Idle);
-    assert_eq!(compactor.finished_revision().expect("read"), Revision::new(4));
+    assert_eq!(compactor.finished_revision().expect("read"), Some(Revision::new(4)));
     assert_eq!(bench.value("k", 4), Some(Bytes::from_static(b"c")));
     assert_eq!(bench.value("k", 5), Some(Bytes::from_static(b"d")));
 }

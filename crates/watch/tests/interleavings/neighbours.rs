@@ -43,7 +43,7 @@ fn publish(core: &mut Core, meter: &Arc<Meter>, revision: i64) {
 }
 
 fn horizon(core: &Core) -> Horizon {
-    Horizon { current: core.frontier(), oldest: Revision::new(-1) }
+    Horizon { current: core.frontier(), oldest: None }
 }
 
 /// Reads everything that is queued; says which revisions which watcher was told.

@@ -21,14 +21,13 @@ pub struct Store {
     revisions: Vec<EventBatch>,
     values: BTreeMap<Bytes, KeyValue>,
     newest: BTreeMap<Bytes, Place>,
-    /// Below zero: nothing was compacted.
-    compacted: Revision,
+    compacted: Option<Revision>,
 }
 
 impl Store {
     pub fn new() -> Store {
         let (values, newest) = (BTreeMap::new(), BTreeMap::new());
-        Store { revisions: Vec::new(), values, newest, compacted: Revision::new(-1) }
+        Store { revisions: Vec::new(), values, newest, compacted: None }
     }
 
     pub fn current(&self) -> Revision {
@@ -40,11 +39,11 @@ impl Store {
     }
 
     pub fn is_compacted(&self, revision: Revision) -> bool {
-        revision <= self.compacted
+        Some(revision) <= self.compacted
     }
 
     pub fn compact(&mut self, to: Revision) {
-        self.compacted = self.compacted.max(to.min(self.current()));
+        self.compacted = self.compacted.max(Some(to.min(self.current())));
     }
 
     /// Makes one revision. Readers see it from here on.
@@ -109,7 +108,7 @@ impl Store {
 
     /// As the store on disk reads: whole revisions, up to a bound, as of now.
     pub fn read(&self, query: &HistoryQuery) -> Result<HistoryAnswer, HistoryError> {
-        if query.first < self.compacted {
+        if Some(query.first) < self.compacted {
             return Err(HistoryError::Compacted);
         }
         let last = query.last.min(self.current());

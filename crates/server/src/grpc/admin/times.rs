@@ -7,7 +7,7 @@ use meerkat_proto::pb::admin as pb;
 use meerkat_proto::pb::etcdserver::RangeRequest;
 use meerkat_raft::RaftNode;
 use meerkat_state::{KeyTime, Pinned, ReadError};
-use meerkat_types::RangeQuery;
+use meerkat_types::{RangeQuery, Revision};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tonic::Status;
@@ -34,7 +34,7 @@ impl Times {
             Ok(pb::RevisionAtTimeResponse {
                 revision: found.revision.get(),
                 unix_ms: found.stamp_ms.unwrap_or(0),
-                compacted_revision: pinned.compacted_revision().get(),
+                compacted_revision: Revision::compacted_to_wire(pinned.compacted_revision()),
                 before_history: found.before_history,
                 current_revision: pinned.current_revision().get(),
             })

@@ -249,7 +249,7 @@ mod tests {
             fragment: false,
             progress: false,
         };
-        let horizon = Horizon { current: Revision::EMPTY_STORE, oldest: Revision::new(-1) };
+        let horizon = Horizon { current: Revision::EMPTY_STORE, oldest: None };
         core.register(stream, request, horizon);
         let revision = Revision::new(2);
         let kv = KeyValue {
