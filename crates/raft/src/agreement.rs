@@ -154,10 +154,14 @@ impl NoAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use meerkat_types::{LogIndex, Term};
 
     #[test]
     fn answers_survive_the_peer_port() {
-        let marks = vec![DigestMark { at: LogPosition { term: 3, node: 9, index: 128 }, digest: [7; 16] }];
+        let marks = vec![DigestMark {
+            at: LogPosition { term: Term(3), node: MemberId(9), index: LogIndex(128) },
+            digest: [7; 16],
+        }];
         let wire = digests_to_wire(&marks);
         let back: Result<Vec<_>, _> = wire.marks.into_iter().map(mark_from_wire).collect();
         assert_eq!(back.expect("readable"), marks);

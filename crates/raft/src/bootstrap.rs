@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) fn bootstrap_members(options: &NodeOptions) -> BTreeMap<u64, PeerNode> {
+pub(crate) fn bootstrap_members(options: &NodeOptions) -> BTreeMap<MemberId, PeerNode> {
     members_of(&options.initial_cluster, &options.cluster_token)
 }
 
 /// The first membership, equal at every first member. Where each knows no name but its own, all go by
 /// their ids in it: `member list` shows the names that they tell when they run.
 pub(crate) fn first_membership(
-    members: BTreeMap<u64, PeerNode>,
+    members: BTreeMap<MemberId, PeerNode>,
     names: InitialNames,
-) -> BTreeMap<u64, PeerNode> {
-    let by_id = |(id, node): (u64, PeerNode)| (id, PeerNode { name: MemberId(id).to_string(), ..node });
+) -> BTreeMap<MemberId, PeerNode> {
+    let by_id = |(id, node): (MemberId, PeerNode)| (id, PeerNode { name: id.to_string(), ..node });
     match names {
         InitialNames::Agreed => members,
         InitialNames::OwnOnly => members.into_iter().map(by_id).collect(),
@@ -32,10 +32,13 @@ pub(crate) fn first_membership(
 }
 
 /// The first members of the cluster that is described by names, peer URLs and a token.
-pub(crate) fn members_of(cluster: &BTreeMap<String, Vec<String>>, token: &str) -> BTreeMap<u64, PeerNode> {
+pub(crate) fn members_of(
+    cluster: &BTreeMap<String, Vec<String>>,
+    token: &str,
+) -> BTreeMap<MemberId, PeerNode> {
     let member = |(name, urls): (&String, &Vec<String>)| {
         let id = identity::bootstrap_member_id(urls, token);
-        (id.0, PeerNode { name: name.clone(), peer_urls: urls.clone(), becomes_voter: false })
+        (id, PeerNode { name: name.clone(), peer_urls: urls.clone(), becomes_voter: false })
     };
     cluster.iter().map(member).collect()
 }
@@ -43,7 +46,7 @@ pub(crate) fn members_of(cluster: &BTreeMap<String, Vec<String>>, token: &str) -
 /// Who this member is, and its log; both made anew in a directory that is new.
 pub(crate) async fn take_directory(
     options: &NodeOptions,
-    members: &BTreeMap<u64, PeerNode>,
+    members: &BTreeMap<MemberId, PeerNode>,
 ) -> Result<(Identity, LogStore), StartError> {
     let (identity, fresh) = take_identity(options, members)?;
     tracing::info!(member = %identity.member, cluster = %identity.cluster, fresh, "starting member");
@@ -63,10 +66,10 @@ pub(crate) async fn take_directory(
 /// The directory's identity, or a new one for a directory that is new.
 fn take_identity(
     options: &NodeOptions,
-    members: &BTreeMap<u64, PeerNode>,
+    members: &BTreeMap<MemberId, PeerNode>,
 ) -> Result<(Identity, bool), StartError> {
     let dir = &options.member_dir;
-    let me = members.iter().find(|(_, node)| node.name == options.name).map(|(id, _)| MemberId(*id));
+    let me = members.iter().find(|(_, node)| node.name == options.name).map(|(id, _)| *id);
     if let Some(found) = Identity::read(dir)? {
         if found.name != options.name {
             return Err(IdentityError::OtherMember {
@@ -94,8 +97,8 @@ fn take_identity(
 }
 
 /// The cluster that the flags describe.
-fn described_cluster(members: &BTreeMap<u64, PeerNode>) -> ClusterId {
-    let ids: Vec<MemberId> = members.keys().copied().map(MemberId).collect();
+fn described_cluster(members: &BTreeMap<MemberId, PeerNode>) -> ClusterId {
+    let ids: Vec<MemberId> = members.keys().copied().collect();
     identity::bootstrap_cluster_id(&ids)
 }
 
@@ -109,7 +112,7 @@ pub fn has_begun(member_dir: &Path, wal_dir: Option<&Path>) -> Result<bool, Star
     if identity.joined || !LogStore::exists(&dir).map_err(failed)? {
         return Ok(true);
     }
-    let log = LogStore::open(LogOptions::new(&dir, identity.cluster.0, identity.member.0)).map_err(failed)?;
+    let log = LogStore::open(LogOptions::new(&dir, identity.cluster, identity.member)).map_err(failed)?;
     let begun = log.has_begun();
     log.close();
     begun.map_err(failed)
@@ -119,10 +122,10 @@ pub fn has_begun(member_dir: &Path, wal_dir: Option<&Path>) -> Result<bool, Star
 pub(crate) fn same_cluster(
     options: &NodeOptions,
     identity: &Identity,
-    members: &BTreeMap<u64, PeerNode>,
+    members: &BTreeMap<MemberId, PeerNode>,
 ) -> Result<(), StartError> {
     let expected_cluster = described_cluster(members);
-    if identity.cluster == expected_cluster && members.contains_key(&identity.member.0) {
+    if identity.cluster == expected_cluster && members.contains_key(&identity.member) {
         return Ok(());
     }
     Err(IdentityError::OtherCluster {
@@ -152,8 +155,8 @@ fn open_log(options: &NodeOptions, identity: &Identity, fresh: bool) -> Result<L
     }
     let log_options = LogOptions {
         dir: dir.clone(),
-        cluster_id: identity.cluster.0,
-        member_id: identity.member.0,
+        cluster_id: identity.cluster,
+        member_id: identity.member,
         segment_bytes: options.log_segment_bytes,
         cache_bytes: options.log_cache_bytes,
         no_fsync: options.no_fsync,
@@ -211,7 +214,7 @@ pub(crate) async fn is_initialized(raft: &MeerkatRaft) -> Result<bool, StartErro
 /// Every first member initializes with the same membership, so it does not matter who is first.
 pub(crate) async fn initialize(
     raft: &MeerkatRaft,
-    members: BTreeMap<u64, PeerNode>,
+    members: BTreeMap<MemberId, PeerNode>,
 ) -> Result<(), StartError> {
     use openraft::errors::{InitializeError, RaftError};
     match raft.initialize(members).await {
@@ -225,7 +228,7 @@ pub(crate) async fn initialize(
 mod tests {
     use super::*;
 
-    fn seen_by(rows: &[(&str, &str)], names: InitialNames) -> BTreeMap<u64, PeerNode> {
+    fn seen_by(rows: &[(&str, &str)], names: InitialNames) -> BTreeMap<MemberId, PeerNode> {
         let cluster = rows.iter().map(|(name, url)| ((*name).to_owned(), vec![(*url).to_owned()])).collect();
         first_membership(members_of(&cluster, "token"), names)
     }
@@ -250,13 +253,13 @@ mod tests {
         let identity = Identity { name: "a".to_owned(), cluster, member, incarnation: 7, joined: false };
         let open = || {
             let dir = directory.path().join("wal");
-            LogStore::open(LogOptions::new(dir, cluster.0, member.0)).expect("its log")
+            LogStore::open(LogOptions::new(dir, cluster, member)).expect("its log")
         };
         open().begin().await.expect("a new log");
         identity.create(directory.path()).expect("a new identity");
         assert!(!begun(), "only who it is");
         assert!(!begun(), "and to look changes nothing");
-        open().save_vote(&crate::type_config::Vote::new(1, member.0)).await.expect("a promise");
+        open().save_vote(&crate::type_config::Vote::new(1, member)).await.expect("a promise");
         assert!(begun(), "it has promised something");
         std::fs::remove_dir_all(directory.path().join("wal")).expect("it was there");
         assert!(begun(), "a log that is lost is no beginning");

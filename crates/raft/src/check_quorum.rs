@@ -7,6 +7,7 @@
 
 use crate::leadership::Leadership;
 use crate::state_machine::MeerkatRaft;
+use meerkat_types::Term;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -17,7 +18,7 @@ const TICK: Duration = Duration::from_millis(50);
 pub(crate) async fn run(raft: MeerkatRaft, leadership: Leadership) {
     let timeout = leadership.election_timeout();
     // The term in which this member leads, and when it was first seen to.
-    let mut led: Option<(u64, Instant)> = None;
+    let mut led: Option<(Term, Instant)> = None;
     while !leadership.is_over() {
         led = leadership.own_term().map(|term| match led {
             Some((known, since)) if known == term => (term, since),

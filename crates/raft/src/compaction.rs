@@ -268,12 +268,18 @@ mod tests {
     use bytes::Bytes;
     use meerkat_engine::{Batch, Column, Db, DbOptions};
     use meerkat_state::{LogEntry, Machine, Payload, StateReader};
-    use meerkat_types::{Command, Compact, Key, LogPosition, NewLease, NewValue, Proposal, Put, RequestId};
+    use meerkat_types::{
+        Command, Compact, Key, LogIndex, LogPosition, MemberId, NewLease, NewValue, Proposal, Put, RequestId,
+        Term,
+    };
 
     fn entry(index: u64, command: Command) -> LogEntry {
         let proposal = Proposal { id: RequestId(index), stamp_ms: 0, asker: None, command };
         let payload = Payload::Command(proposal);
-        LogEntry { position: LogPosition { term: 1, node: 1, index }, payload }
+        LogEntry {
+            position: LogPosition { term: Term(1), node: MemberId(1), index: LogIndex(index) },
+            payload,
+        }
     }
 
     fn put(index: u64) -> LogEntry {

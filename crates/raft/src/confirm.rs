@@ -17,6 +17,7 @@ use crate::network::wire;
 use crate::tasks::{spawn_part, watched};
 use crate::type_config::Vote;
 use meerkat_proto::pb::peer as pb;
+use meerkat_types::MemberId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// What a voter said in a round.
 #[derive(Clone, Copy, Debug)]
 struct Word {
-    voter: u64,
+    voter: MemberId,
     /// The newest round that had begun when the question was sent.
     round: u64,
     /// None of one that never voted.
@@ -50,7 +51,7 @@ pub(crate) struct Confirmer {
     /// The newest round that is over: nobody is asked for it again.
     over: Arc<AtomicU64>,
     /// Tells each voter's task of the newest round; a task ends when its sender is gone.
-    askers: BTreeMap<u64, watch::Sender<u64>>,
+    askers: BTreeMap<MemberId, watch::Sender<u64>>,
     words: (mpsc::UnboundedSender<Word>, mpsc::UnboundedReceiver<Word>),
 }
 
@@ -78,7 +79,7 @@ impl Confirmer {
         // Of earlier rounds, all of them.
         while self.words.1.try_recv().is_ok() {}
         self.round += 1;
-        let me = self.links.identity().member.0;
+        let me = self.links.identity().member;
         let voters = self.leadership.voters();
         self.askers.retain(|voter, _| voters.contains(voter));
         for voter in voters.into_iter().filter(|voter| *voter != me) {
@@ -106,9 +107,13 @@ impl Confirmer {
 
     /// Waits until a majority of every one of `configs` has answered the round that was begun, with
     /// nothing above `mine`.
-    pub(crate) async fn majority(&mut self, mine: Vote, configs: Vec<BTreeSet<u64>>) -> Result<(), Outvoted> {
+    pub(crate) async fn majority(
+        &mut self,
+        mine: Vote,
+        configs: Vec<BTreeSet<MemberId>>,
+    ) -> Result<(), Outvoted> {
         let mut tally = Tally::new(self.round, mine, configs);
-        let me = self.links.identity().member.0;
+        let me = self.links.identity().member;
         // A log that is closed or broken keeps no promise, so this member's own word does not count.
         if let Ok(ballot) = self.log.promised() {
             tally.hear(Word { voter: me, round: self.round, ballot });
@@ -131,13 +136,13 @@ struct Tally {
     round: u64,
     mine: Vote,
     /// The voters; two sets of them while one configuration gives way to another.
-    configs: Vec<BTreeSet<u64>>,
-    behind: BTreeSet<u64>,
-    against: BTreeSet<u64>,
+    configs: Vec<BTreeSet<MemberId>>,
+    behind: BTreeSet<MemberId>,
+    against: BTreeSet<MemberId>,
 }
 
 impl Tally {
-    fn new(round: u64, mine: Vote, configs: Vec<BTreeSet<u64>>) -> Tally {
+    fn new(round: u64, mine: Vote, configs: Vec<BTreeSet<MemberId>>) -> Tally {
         Tally { round, mine, configs, behind: BTreeSet::new(), against: BTreeSet::new() }
     }
 
@@ -152,11 +157,11 @@ impl Tally {
 
     /// More than half of every configuration behind the leader, or no hope of it; `None` before that.
     fn verdict(&self) -> Option<Result<(), Outvoted>> {
-        let of = |voters: &BTreeSet<u64>, side| voters.intersection(side).count();
+        let of = |voters: &BTreeSet<MemberId>, side| voters.intersection(side).count();
         if self.configs.iter().all(|voters| of(voters, &self.behind) > voters.len() / 2) {
             return Some(Ok(()));
         }
-        let lost = |voters: &BTreeSet<u64>| voters.len() - of(voters, &self.against) <= voters.len() / 2;
+        let lost = |voters: &BTreeSet<MemberId>| voters.len() - of(voters, &self.against) <= voters.len() / 2;
         self.configs.iter().any(lost).then_some(Err(Outvoted))
     }
 }
@@ -169,7 +174,7 @@ trait Ask: Send {
 
 /// Asks one voter, once for each round; rounds that begin meanwhile share the next question.
 async fn keep_asking(
-    voter: u64,
+    voter: MemberId,
     mut who: impl Ask,
     mut rounds: watch::Receiver<u64>,
     over: Arc<AtomicU64>,
@@ -209,7 +214,7 @@ type Stream = Conversation<pb::BallotRequest, pb::BallotResponse>;
 
 /// A voter, reached beside its heartbeats.
 struct Peer {
-    id: u64,
+    id: MemberId,
     links: Arc<Links>,
     leadership: Leadership,
     patience: Duration,
@@ -246,19 +251,19 @@ mod tests {
     const ROUND: u64 = 7;
 
     fn ballot(term: u64, node: u64) -> Vote {
-        let mut vote = Vote::new(term, node);
+        let mut vote = Vote::new(term, MemberId(node));
         vote.committed = true;
         vote
     }
 
     /// A leader of term 3, member 1.
     fn tally(configs: &[&[u64]]) -> Tally {
-        let configs = configs.iter().map(|voters| voters.iter().copied().collect()).collect();
+        let configs = configs.iter().map(|voters| voters.iter().copied().map(MemberId).collect()).collect();
         Tally::new(ROUND, ballot(3, 1), configs)
     }
 
     fn word(voter: u64, round: u64, ballot: Vote) -> Word {
-        Word { voter, round, ballot: Some(ballot) }
+        Word { voter: MemberId(voter), round, ballot: Some(ballot) }
     }
 
     #[test]
@@ -302,15 +307,15 @@ mod tests {
             (None, Ok(())),
             (Some(ballot(2, 9)), Ok(())),
             (Some(ballot(3, 1)), Ok(())),
-            (Some(Vote::new(3, 1)), Ok(())),
-            (Some(Vote::new(4, 1)), Err(Outvoted)),
+            (Some(Vote::new(3, MemberId(1))), Ok(())),
+            (Some(Vote::new(4, MemberId(1))), Err(Outvoted)),
             (Some(ballot(3, 2)), Err(Outvoted)),
         ] {
             let mut tally = tally(&[&[2]]);
             // One without a vote decides nothing, whatever it says.
             tally.hear(word(8, ROUND, ballot(9, 9)));
             assert_eq!(tally.verdict(), None);
-            tally.hear(Word { voter: 2, round: ROUND, ballot: theirs });
+            tally.hear(Word { voter: MemberId(2), round: ROUND, ballot: theirs });
             assert_eq!(tally.verdict(), Some(expected), "{theirs:?}");
         }
     }
@@ -341,7 +346,7 @@ mod tests {
         let (told, words) = mpsc::unbounded_channel();
         let (ending, ended) = oneshot::channel();
         let over = Arc::<AtomicU64>::default();
-        let task = keep_asking(2, Scripted(script, asking), rounds, over.clone(), told);
+        let task = keep_asking(MemberId(2), Scripted(script, asking), rounds, over.clone(), told);
         tokio::spawn(async move {
             task.await;
             ending.send(()).expect("the test waits");

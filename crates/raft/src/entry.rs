@@ -10,9 +10,9 @@ use bytes::Bytes;
 use meerkat_proto::pb::entry as pb;
 use meerkat_types::{
     Alarm, AlarmBy, AlarmKind, Command, Compact, Compare, CompareOperator, CompareTarget, Consistency,
-    DeleteRange, GrantLease, Key, KeyRange, LeaseId, LeaseNote, LeaseTtl, MemberAttributes, MemberId,
-    NewLease, NewValue, Proposal, Put, RangeQuery, RequestId, Revision, RevisionBounds, Sort, SortOrder,
-    SortTarget, Txn, TxnOp,
+    DeleteRange, GrantLease, Key, KeyRange, LeaseId, LeaseNote, LeaseTtl, LogIndex, MemberAttributes,
+    MemberId, NewLease, NewValue, Proposal, Put, RangeQuery, RequestId, Revision, RevisionBounds, Sort,
+    SortOrder, SortTarget, Term, Txn, TxnOp,
 };
 use prost::Message;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn to_wire(proposal: &Proposal) -> pb::Proposal {
         }
         Command::RevokeLease(lease) => Wire::RevokeLease(pb::RevokeLease { lease: lease.get() }),
         Command::ExpireLease { lease, granted, term } => {
-            Wire::ExpireLease(pb::ExpireLease { lease: lease.get(), granted: *granted, term: *term })
+            Wire::ExpireLease(pb::ExpireLease { lease: lease.get(), granted: granted.0, term: term.0 })
         }
         Command::RaiseAlarm { alarm, by } => Wire::RaiseAlarm(pb::RaiseAlarm {
             alarm: Some(alarm_to_wire(*alarm)),
@@ -66,7 +66,7 @@ fn to_wire(proposal: &Proposal) -> pb::Proposal {
             Wire::SetDowngrade(pb::SetDowngrade { target: target.clone().unwrap_or_default() })
         }
         Command::NoteLeases { term, notes } => {
-            Wire::NoteLeases(pb::NoteLeases { term: *term, notes: notes.iter().map(note_to_wire).collect() })
+            Wire::NoteLeases(pb::NoteLeases { term: term.0, notes: notes.iter().map(note_to_wire).collect() })
         }
         Command::Auth(command) => auth::to_wire(command),
     };
@@ -80,48 +80,48 @@ fn to_wire(proposal: &Proposal) -> pb::Proposal {
 
 fn from_wire(wire: pb::Proposal) -> Result<Proposal, EntryError> {
     use pb::proposal::Command as Wire;
-    let command = match wire
-        .command
-        .ok_or(EntryError::Unknown { what: "a command this version does not know" })?
-    {
-        Wire::Put(put) => Command::Put(put_from_wire(put)?),
-        Wire::DeleteRange(delete) => Command::DeleteRange(delete_from_wire(delete)?),
-        Wire::Txn(txn) => Command::Txn(txn_from_wire(txn)?),
-        Wire::Compact(compact) => Command::Compact(Compact { revision: Revision::new(compact.revision) }),
-        Wire::PublishMember(member) => Command::PublishMember(MemberAttributes {
-            member: MemberId(member.member),
-            name: member.name,
-            client_urls: member.client_urls,
-            incarnation: member.incarnation,
-        }),
-        Wire::GrantLease(grant) => Command::GrantLease(GrantLease {
-            id: lease(grant.lease)?,
-            ttl: LeaseTtl::from_seconds(grant.ttl_seconds)
-                .ok_or(EntryError::Unknown { what: "a time to live out of bounds" })?,
-        }),
-        Wire::RevokeLease(revoke) => Command::RevokeLease(lease(revoke.lease)?),
-        Wire::ExpireLease(expire) => {
-            Command::ExpireLease { lease: lease(expire.lease)?, granted: expire.granted, term: expire.term }
-        }
-        Wire::RaiseAlarm(raise) => {
-            Command::RaiseAlarm { alarm: alarm_from_wire(raise.alarm)?, by: who(raise.by_operator) }
-        }
-        Wire::ClearAlarm(clear) => {
-            Command::ClearAlarm { alarm: alarm_from_wire(clear.alarm)?, by: who(clear.by_operator) }
-        }
-        Wire::SetDowngrade(set) => Command::SetDowngrade(Some(set.target).filter(|to| !to.is_empty())),
-        Wire::NoteLeases(notes) => Command::NoteLeases {
-            term: notes.term,
-            notes: notes.notes.iter().map(note_from_wire).collect::<Result<_, _>>()?,
-        },
-        command => Command::Auth(auth::from_wire(command)?),
-    };
+    let command =
+        match wire.command.ok_or(EntryError::Unknown { what: "a command this version does not know" })? {
+            Wire::Put(put) => Command::Put(put_from_wire(put)?),
+            Wire::DeleteRange(delete) => Command::DeleteRange(delete_from_wire(delete)?),
+            Wire::Txn(txn) => Command::Txn(txn_from_wire(txn)?),
+            Wire::Compact(compact) => Command::Compact(Compact { revision: Revision::new(compact.revision) }),
+            Wire::PublishMember(member) => Command::PublishMember(MemberAttributes {
+                member: MemberId(member.member),
+                name: member.name,
+                client_urls: member.client_urls,
+                incarnation: member.incarnation,
+            }),
+            Wire::GrantLease(grant) => Command::GrantLease(GrantLease {
+                id: lease(grant.lease)?,
+                ttl: LeaseTtl::from_seconds(grant.ttl_seconds)
+                    .ok_or(EntryError::Unknown { what: "a time to live out of bounds" })?,
+            }),
+            Wire::RevokeLease(revoke) => Command::RevokeLease(lease(revoke.lease)?),
+            Wire::ExpireLease(expire) => Command::ExpireLease {
+                lease: lease(expire.lease)?,
+                granted: LogIndex(expire.granted),
+                term: Term(expire.term),
+            },
+            Wire::RaiseAlarm(raise) => {
+                Command::RaiseAlarm { alarm: alarm_from_wire(raise.alarm)?, by: who(raise.by_operator) }
+            }
+            Wire::ClearAlarm(clear) => {
+                Command::ClearAlarm { alarm: alarm_from_wire(clear.alarm)?, by: who(clear.by_operator) }
+            }
+            Wire::SetDowngrade(set) => Command::SetDowngrade(Some(set.target).filter(|to| !to.is_empty())),
+            Wire::NoteLeases(notes) => Command::NoteLeases {
+                term: Term(notes.term),
+                notes: notes.notes.iter().map(note_from_wire).collect::<Result<_, _>>()?,
+            },
+            command => Command::Auth(auth::from_wire(command)?),
+        };
     let asker = wire.asker.map(auth::asker_from_wire);
     Ok(Proposal { id: RequestId(wire.id), stamp_ms: wire.stamp_ms, asker, command })
 }
 
-fn lease(id: i64) -> Result<LeaseId, EntryError> {
-    LeaseId::from_wire(id).ok_or(EntryError::Unknown { what: "a lease without a name" })
+fn lease(number: i64) -> Result<LeaseId, EntryError> {
+    LeaseId::from_wire(number).ok_or(EntryError::Unknown { what: "a lease without a name" })
 }
 
 fn is_person(by: AlarmBy) -> bool {
@@ -153,12 +153,12 @@ fn alarm_from_wire(wire: Option<pb::Alarm>) -> Result<Alarm, EntryError> {
 
 fn note_to_wire(note: &LeaseNote) -> pb::LeaseNote {
     let millis = |rest: Duration| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
-    pb::LeaseNote { lease: note.id.get(), granted: note.granted, remaining_ms: note.remaining.map(millis) }
+    pb::LeaseNote { lease: note.id.get(), granted: note.granted.0, remaining_ms: note.remaining.map(millis) }
 }
 
 fn note_from_wire(wire: &pb::LeaseNote) -> Result<LeaseNote, EntryError> {
     let remaining = wire.remaining_ms.map(Duration::from_millis);
-    Ok(LeaseNote { id: lease(wire.lease)?, granted: wire.granted, remaining })
+    Ok(LeaseNote { id: lease(wire.lease)?, granted: LogIndex(wire.granted), remaining })
 }
 
 fn put_to_wire(put: &Put) -> pb::Put {
@@ -399,10 +399,10 @@ mod tests {
         let ttl = LeaseTtl::from_seconds(9_000_000_000).expect("in range");
         check(Command::GrantLease(GrantLease { id, ttl }));
         check(Command::RevokeLease(id));
-        check(Command::ExpireLease { lease: id, granted: 5, term: u64::MAX });
+        check(Command::ExpireLease { lease: id, granted: LogIndex(5), term: Term(u64::MAX) });
         let notes = [None, Some(Duration::ZERO), Some(Duration::from_millis(1))];
-        let notes = notes.map(|remaining| LeaseNote { id, granted: 8, remaining }).to_vec();
-        check(Command::NoteLeases { term: 3, notes });
+        let notes = notes.map(|remaining| LeaseNote { id, granted: LogIndex(8), remaining }).to_vec();
+        check(Command::NoteLeases { term: Term(3), notes });
         check(Command::SetDowngrade(None));
         check(Command::SetDowngrade(Some("3.5.0".into())));
         for (kind, by) in [(AlarmKind::NoSpace, AlarmBy::Cluster), (AlarmKind::Corrupt, AlarmBy::Operator)] {

@@ -9,14 +9,14 @@
 use crate::log_store::LogStore;
 use crate::node::StartError;
 use crate::type_config::{Entry, LogId, PeerNode, StoredMembership, TypeConfig, Vote};
-use meerkat_types::MemberId;
+use meerkat_types::{MemberId, Term};
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt};
 use openraft::type_config::alias::{CommittedLeaderIdOf, LeaderIdOf};
 use openraft::{EntryPayload, Membership, RaftLogReader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-type Members = Membership<u64, PeerNode>;
+type Members = Membership<MemberId, PeerNode>;
 
 /// Makes `me` the only member, unless it is already, or has never been in a cluster. `state`: how far
 /// the state is, and the membership there.
@@ -34,7 +34,7 @@ async fn append(
     (applied, stored): (Option<LogId>, StoredMembership),
 ) -> io::Result<()> {
     let newest = newest_membership(log, applied, stored.membership().clone()).await?;
-    let Some(alone) = alone(me.0, &newest)? else { return Ok(()) };
+    let Some(alone) = alone(me, &newest)? else { return Ok(()) };
     let mut last = log.get_log_state().await?.last_log_id;
     // A state that was installed may be ahead of the log.
     if let Some(applied) = applied.filter(|applied| last.is_none_or(|last| last.index < applied.index)) {
@@ -42,14 +42,14 @@ async fn append(
         last = Some(applied);
     }
     let vote = log.get_log_reader().await.read_vote().await?;
-    let term = next_term(vote, last);
+    let term = next_term(vote, last).0;
     let index = last.map_or(0, |last| last.index + 1);
-    let log_id = LogId { leader_id: CommittedLeaderIdOf::<TypeConfig> { term, node_id: me.0 }, index };
+    let log_id = LogId { leader_id: CommittedLeaderIdOf::<TypeConfig> { term, node_id: me }, index };
     tracing::warn!(
         member = %me, index, term, left_out = newest.nodes().count() - 1,
         "--force-new-cluster: this member goes on alone; all others are removed for ever"
     );
-    let leader_id = LeaderIdOf::<TypeConfig> { term, node_id: me.0 };
+    let leader_id = LeaderIdOf::<TypeConfig> { term, node_id: me };
     log.save_vote(&Vote { leader_id, committed: false }).await?;
     let entry = Entry { log_id, payload: EntryPayload::Membership(alone) };
     log.blocking_append([entry]).await.map_err(|error| io::Error::other(error.to_string()))?;
@@ -81,20 +81,20 @@ async fn newest_membership(
 }
 
 /// Above every term that this member knows of.
-fn next_term(vote: Option<Vote>, last: Option<LogId>) -> u64 {
+fn next_term(vote: Option<Vote>, last: Option<LogId>) -> Term {
     let promised = vote.map_or(0, |vote| vote.leader_id.term);
-    promised.max(last.map_or(0, |last| last.leader_id.term)) + 1
+    Term(promised.max(last.map_or(0, |last| last.leader_id.term)) + 1)
 }
 
 /// The membership of `me` alone; `None` if that is what there is, or if there never was any.
-fn alone(me: u64, newest: &Members) -> io::Result<Option<Members>> {
-    let nodes: BTreeMap<u64, PeerNode> = newest.nodes().map(|(id, node)| (*id, node.clone())).collect();
+fn alone(me: MemberId, newest: &Members) -> io::Result<Option<Members>> {
+    let nodes: BTreeMap<MemberId, PeerNode> = newest.nodes().map(|(id, node)| (*id, node.clone())).collect();
     if nodes.is_empty() {
         return Ok(None);
     }
     let Some(own) = nodes.get(&me) else {
         let text =
-            format!("member {me:x} is not in the newest membership that it knows, so it cannot go on alone");
+            format!("member {me} is not in the newest membership that it knows, so it cannot go on alone");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
     let voters = BTreeSet::from([me]);
@@ -117,9 +117,9 @@ mod tests {
                 peer_urls: vec![format!("http://{id}")],
                 becomes_voter: *id == 2,
             };
-            (*id, node)
+            (MemberId(*id), node)
         };
-        let configs = configs.iter().map(|config| config.iter().copied().collect()).collect();
+        let configs = configs.iter().map(|config| config.iter().copied().map(MemberId).collect()).collect();
         Membership::new(configs, all.iter().map(node).collect::<BTreeMap<_, _>>()).expect("a membership")
     }
 
@@ -137,24 +137,29 @@ mod tests {
             (&[], &[], 2, false),
         ];
         for (configs, all, me, needed) in table {
-            let left = alone(me, &members(configs, all)).expect("a member");
+            let left = alone(MemberId(me), &members(configs, all)).expect("a member");
             assert_eq!(left.is_some(), needed, "{configs:?} {all:?}");
             let Some(left) = left else { continue };
-            assert_eq!(left.get_joint_config().to_vec(), [BTreeSet::from([me])]);
+            assert_eq!(left.get_joint_config().to_vec(), [BTreeSet::from([MemberId(me)])]);
             let nodes: Vec<_> =
-                left.nodes().map(|(id, node)| (*id, node.name.clone(), node.becomes_voter)).collect();
+                left.nodes().map(|(id, node)| (id.0, node.name.clone(), node.becomes_voter)).collect();
             assert_eq!(nodes, [(me, format!("m{me}"), false)]);
         }
-        assert!(alone(4, &members(&[&[1, 2, 3]], &[1, 2, 3])).is_err(), "a stranger");
+        assert!(alone(MemberId(4), &members(&[&[1, 2, 3]], &[1, 2, 3])).is_err(), "a stranger");
     }
 
     #[test]
     fn the_term_is_above_whatever_was_promised_or_written() {
-        let vote = |term| Vote { leader_id: LeaderIdOf::<TypeConfig> { term, node_id: 1 }, committed: true };
-        let last =
-            |term| LogId { leader_id: CommittedLeaderIdOf::<TypeConfig> { term, node_id: 1 }, index: 9 };
-        assert_eq!(next_term(None, None), 1);
-        assert_eq!(next_term(Some(vote(7)), Some(last(5))), 8);
-        assert_eq!(next_term(Some(vote(3)), Some(last(5))), 6);
+        let vote = |term| Vote {
+            leader_id: LeaderIdOf::<TypeConfig> { term, node_id: MemberId(1) },
+            committed: true,
+        };
+        let last = |term| LogId {
+            leader_id: CommittedLeaderIdOf::<TypeConfig> { term, node_id: MemberId(1) },
+            index: 9,
+        };
+        assert_eq!(next_term(None, None), Term(1));
+        assert_eq!(next_term(Some(vote(7)), Some(last(5))), Term(8));
+        assert_eq!(next_term(Some(vote(3)), Some(last(5))), Term(6));
     }
 }

@@ -90,11 +90,11 @@ pub fn restored_cluster_id(members: &[MemberId], digest: &[u8]) -> ClusterId {
 }
 
 fn hash_of(members: &[MemberId]) -> Sha1 {
-    let mut ids: Vec<u64> = members.iter().map(|member| member.0).collect();
+    let mut ids = members.to_vec();
     ids.sort_unstable();
     let mut hash = Sha1::new();
     for id in ids {
-        hash.update(id.to_be_bytes());
+        hash.update(id.0.to_be_bytes());
     }
     hash
 }

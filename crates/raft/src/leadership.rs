@@ -5,7 +5,8 @@
 
 use crate::state_machine::MeerkatRaft;
 use crate::tasks::Tasks;
-use crate::type_config::{PeerNode, StoredMembership, TypeConfig, Vote};
+use crate::type_config::{PeerNode, StoredMembership, TypeConfig, Vote, index_of};
+use meerkat_types::{LogIndex, MemberId, Term};
 use openraft::Instant as _;
 use openraft::Membership;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -23,7 +24,7 @@ const NEVER: u64 = u64::MAX;
 pub struct Leadership {
     metrics: WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
     all: WatchReceiverOf<TypeConfig, RaftMetrics<TypeConfig>>,
-    me: u64,
+    me: MemberId,
     /// A leader that is not heard of for this long is no longer known to lead.
     silence_max: Duration,
     began: Instant,
@@ -39,7 +40,7 @@ pub struct Leadership {
 /// One member of the cluster, from the replicated membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    pub id: u64,
+    pub id: MemberId,
     pub name: String,
     pub peer_urls: Vec<String>,
     /// One that waits for its vote is none: it was added as a voter.
@@ -47,8 +48,8 @@ pub struct Peer {
 }
 
 /// Every member, in ascending order of id.
-pub(crate) fn peers_of(membership: &Membership<u64, PeerNode>) -> Vec<Peer> {
-    let learners: Vec<u64> = membership.learner_ids().collect();
+pub(crate) fn peers_of(membership: &Membership<MemberId, PeerNode>) -> Vec<Peer> {
+    let learners: Vec<MemberId> = membership.learner_ids().collect();
     let mut peers: Vec<Peer> = membership
         .nodes()
         .map(|(id, node)| Peer {
@@ -65,7 +66,7 @@ pub(crate) fn peers_of(membership: &Membership<u64, PeerNode>) -> Vec<Peer> {
 impl Leadership {
     pub(crate) fn start(
         raft: &MeerkatRaft,
-        me: u64,
+        me: MemberId,
         election_timeout: Duration,
         tasks: &Tasks,
     ) -> Leadership {
@@ -129,13 +130,13 @@ impl Leadership {
     }
 
     /// Where to send what only a leader can do: the last one known, even if it is silent by now.
-    pub(crate) fn leader(&self) -> Option<u64> {
+    pub(crate) fn leader(&self) -> Option<MemberId> {
         self.metrics.borrow_watched().current_leader
     }
 
     /// Who leads, as far as anybody can tell: a leader that this member has not heard of for long,
     /// or that has no majority behind it, does not count. What clients and operators are told.
-    pub fn known(&self) -> Option<u64> {
+    pub fn known(&self) -> Option<MemberId> {
         let leader = self.leader()?;
         let silence = match leader == self.me {
             true => self.quorum_silence().unwrap_or_default(),
@@ -178,18 +179,18 @@ impl Leadership {
     }
 
     /// How far the log is agreed on, as this member knows it.
-    pub(crate) fn committed(&self) -> u64 {
-        self.all.borrow_watched().cluster_committed.map_or(0, |id| id.index)
+    pub(crate) fn committed(&self) -> LogIndex {
+        index_of(self.all.borrow_watched().cluster_committed.as_ref())
     }
 
-    pub fn term(&self) -> u64 {
-        self.metrics.borrow_watched().vote.leader_id.term
+    pub fn term(&self) -> Term {
+        Term(self.metrics.borrow_watched().vote.leader_id.term)
     }
 
     /// The term in which this member leads, as far as it knows; `None` if it does not.
-    pub fn own_term(&self) -> Option<u64> {
+    pub fn own_term(&self) -> Option<Term> {
         let metrics = self.metrics.borrow_watched();
-        (metrics.current_leader == Some(self.me)).then_some(metrics.vote.leader_id.term)
+        (metrics.current_leader == Some(self.me)).then_some(Term(metrics.vote.leader_id.term))
     }
 
     /// The ballot by which this member leads, as far as it knows; `None` if it does not.
@@ -200,7 +201,7 @@ impl Leadership {
 
     /// Resolves when the term in which this member leads is no longer `than`; never again once Raft has
     /// stopped.
-    pub async fn own_term_changed(&self, than: Option<u64>) {
+    pub async fn own_term_changed(&self, than: Option<Term>) {
         let mut metrics = self.metrics.clone();
         while self.own_term() == than {
             if metrics.changed().await.is_err() {
@@ -210,7 +211,7 @@ impl Leadership {
     }
 
     /// Waits until a leader is known, or the time is over.
-    pub async fn wait_for_leader(&self, timeout: Duration) -> Option<u64> {
+    pub async fn wait_for_leader(&self, timeout: Duration) -> Option<MemberId> {
         if let Some(leader) = self.leader() {
             return Some(leader);
         }
@@ -231,7 +232,7 @@ impl Leadership {
     }
 
     /// Resolves when the leader is no longer `than`.
-    pub(crate) async fn changed_from(&self, than: Option<u64>) {
+    pub(crate) async fn changed_from(&self, than: Option<MemberId>) {
         let mut metrics = self.metrics.clone();
         while metrics.borrow_watched().current_leader == than {
             if metrics.changed().await.is_err() {
@@ -240,7 +241,7 @@ impl Leadership {
         }
     }
 
-    pub(crate) fn node(&self, id: u64) -> Option<PeerNode> {
+    pub(crate) fn node(&self, id: MemberId) -> Option<PeerNode> {
         self.membership().membership().get_node(&id).cloned()
     }
 
@@ -250,17 +251,17 @@ impl Leadership {
     }
 
     /// Where every member of the newest membership is.
-    pub(crate) fn nodes(&self) -> HashMap<u64, PeerNode> {
+    pub(crate) fn nodes(&self) -> HashMap<MemberId, PeerNode> {
         self.membership().membership().nodes().map(|(id, node)| (*id, node.clone())).collect()
     }
 
     /// Everybody with a vote in the newest membership.
-    pub(crate) fn voters(&self) -> BTreeSet<u64> {
+    pub(crate) fn voters(&self) -> BTreeSet<MemberId> {
         self.membership().membership().voter_ids().collect()
     }
 
     /// Whether a member of the newest membership has a vote.
-    pub(crate) fn is_voter(&self, id: u64) -> bool {
+    pub(crate) fn is_voter(&self, id: MemberId) -> bool {
         self.membership().membership().voter_ids().any(|voter| voter == id)
     }
 

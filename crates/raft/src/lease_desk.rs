@@ -10,7 +10,7 @@ use crate::network::wire::Missing;
 use futures::future::BoxFuture;
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer as pb;
-use meerkat_types::{LeaseId, LeaseTtl};
+use meerkat_types::{LeaseId, LeaseTtl, LogIndex, MemberId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub enum Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseRest {
     /// Whoever has applied this far knows of the lease what the leader knew.
-    pub index: u64,
+    pub index: LogIndex,
     /// Time to live, and the milliseconds left of it: negative after the deadline. `None`: no such lease.
     pub rest: Option<(LeaseTtl, i64)>,
 }
@@ -86,11 +86,11 @@ impl LeaderLeases {
 
     async fn renew_at(
         self,
-        leader: u64,
+        leader: MemberId,
         leases: Arc<[LeaseId]>,
         within: Duration,
     ) -> Result<Vec<Renewal>, DeskError> {
-        if leader == self.links.identity().member.0 {
+        if leader == self.links.identity().member {
             return self.own_desk()?.renew(leases.to_vec()).await;
         }
         let question = pb::RenewLeasesRequest { leases: leases.iter().map(|lease| lease.get()).collect() };
@@ -100,8 +100,13 @@ impl LeaderLeases {
         renewals_from_wire(answer.into_inner(), leases.len())
     }
 
-    async fn rest_at(self, leader: u64, lease: LeaseId, within: Duration) -> Result<LeaseRest, DeskError> {
-        if leader == self.links.identity().member.0 {
+    async fn rest_at(
+        self,
+        leader: MemberId,
+        lease: LeaseId,
+        within: Duration,
+    ) -> Result<LeaseRest, DeskError> {
+        if leader == self.links.identity().member {
             return self.own_desk()?.rest(lease).await;
         }
         let mut question = tonic::Request::new(pb::RestOfLeaseRequest { lease: lease.get() });
@@ -114,7 +119,7 @@ impl LeaderLeases {
         self.own.lock().clone().ok_or(DeskError::NotLeader)
     }
 
-    fn link(&self, leader: u64) -> Result<crate::network::link::Link, DeskError> {
+    fn link(&self, leader: MemberId) -> Result<crate::network::link::Link, DeskError> {
         let node = self.leadership.node(leader).ok_or(DeskError::NoLeader)?;
         self.links.to(leader, &node, Purpose::Forward).map_err(|_| DeskError::NoLeader)
     }
@@ -122,7 +127,7 @@ impl LeaderLeases {
     /// Asks whoever leads, again and again, until one answers or the time is over.
     async fn ask<T>(
         &self,
-        question: impl Fn(u64, Duration) -> BoxFuture<'static, Result<T, DeskError>>,
+        question: impl Fn(MemberId, Duration) -> BoxFuture<'static, Result<T, DeskError>>,
     ) -> Result<T, DeskError> {
         let deadline = Instant::now() + self.timeout;
         let mut last = DeskError::NoLeader;
@@ -149,12 +154,12 @@ impl LeaderLeases {
     }
 }
 
-pub(crate) fn lease_from_wire(lease: i64) -> Result<LeaseId, Missing> {
-    LeaseId::from_wire(lease).ok_or(Missing("the name of a lease"))
+pub(crate) fn lease_from_wire(number: i64) -> Result<LeaseId, Missing> {
+    LeaseId::from_wire(number).ok_or(Missing("the name of a lease"))
 }
 
-pub(crate) fn leases_from_wire(leases: &[i64]) -> Result<Vec<LeaseId>, Missing> {
-    leases.iter().map(|lease| lease_from_wire(*lease)).collect()
+pub(crate) fn leases_from_wire(numbers: &[i64]) -> Result<Vec<LeaseId>, Missing> {
+    numbers.iter().map(|number| lease_from_wire(*number)).collect()
 }
 
 pub(crate) fn renewals_to_wire(
@@ -200,7 +205,7 @@ pub(crate) fn rest_to_wire(
     match answer {
         Ok(LeaseRest { index, rest }) => Ok(pb::RestOfLeaseResponse {
             not_leader: false,
-            index,
+            index: index.0,
             rest: rest.map(|(ttl, remaining_ms)| pb::LeaseRest { ttl_seconds: ttl.seconds(), remaining_ms }),
         }),
         Err(DeskError::NotLeader) => Ok(pb::RestOfLeaseResponse { not_leader: true, index: 0, rest: None }),
@@ -219,7 +224,7 @@ fn rest_from_wire(wire: &pb::RestOfLeaseResponse) -> Result<LeaseRest, DeskError
             Some((ttl, rest.remaining_ms))
         }
     };
-    Ok(LeaseRest { index: wire.index, rest })
+    Ok(LeaseRest { index: LogIndex(wire.index), rest })
 }
 
 #[cfg(test)]
@@ -236,7 +241,7 @@ mod tests {
         let refused = renewals_to_wire(Err(DeskError::NotLeader)).expect("an answer");
         assert_eq!(renewals_from_wire(refused, 0), Err(DeskError::NotLeader));
         for rest in [None, Some((ttl, -7))] {
-            let rest = LeaseRest { index: 9, rest };
+            let rest = LeaseRest { index: LogIndex(9), rest };
             assert_eq!(rest_from_wire(&rest_to_wire(Ok(rest)).expect("an answer")), Ok(rest));
         }
         let refused = rest_to_wire(Err(DeskError::NotLeader)).expect("an answer");

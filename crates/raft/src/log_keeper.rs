@@ -6,6 +6,8 @@
 
 use crate::log_store::LogStore;
 use crate::state_machine::{MeerkatRaft, Shared};
+use crate::type_config::index_of;
+use meerkat_types::LogIndex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,15 +31,15 @@ pub struct LogPolicy {
 /// What the policy looks at.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    applied: u64,
-    flushed: u64,
+    applied: LogIndex,
+    flushed: LogIndex,
     log_bytes_since_flush: u64,
     since_flush: Duration,
 }
 
 impl LogPolicy {
     fn wants_flush(&self, seen: &Seen) -> bool {
-        let behind = seen.applied.saturating_sub(seen.flushed);
+        let behind = seen.applied.since(seen.flushed);
         behind > 0
             && (self.flush_entries <= behind
                 || self.flush_log_bytes <= seen.log_bytes_since_flush
@@ -45,9 +47,9 @@ impl LogPolicy {
     }
 
     /// The last index that may go; `None` when nothing may.
-    fn purge_upto(&self, flushed: u64, purged: u64, pinned: Option<u64>) -> Option<u64> {
-        let upto = flushed.saturating_sub(self.keep_entries);
-        let upto = pinned.map_or(upto, |pin| upto.min(pin.saturating_sub(1)));
+    fn purge_upto(&self, flushed: LogIndex, purged: LogIndex, pinned: Option<LogIndex>) -> Option<LogIndex> {
+        let upto = LogIndex(flushed.0.saturating_sub(self.keep_entries));
+        let upto = pinned.map_or(upto, |pin| upto.min(LogIndex(pin.0.saturating_sub(1))));
         // Not worth a record for less than a tenth of what is kept.
         (purged + self.keep_entries / 10 < upto).then_some(upto)
     }
@@ -56,31 +58,31 @@ impl LogPolicy {
 /// Runs until Raft stops.
 pub(crate) async fn run(policy: LogPolicy, raft: MeerkatRaft, log: LogStore, shared: Arc<Shared>) {
     let mut flushed_at = Instant::now();
-    let mut asked_at_index = 0;
+    let mut asked_at_index = LogIndex(0);
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
         let Ok((snapshot, purged)) = positions(&raft) else { return };
-        let applied = shared.applied_state().0.map_or(0, |id| id.index);
-        if asked_at_index <= snapshot && asked_at_index != 0 {
+        let applied = index_of(shared.applied_state().0.as_ref());
+        if asked_at_index <= snapshot && asked_at_index != LogIndex(0) {
             flushed_at = Instant::now();
-            asked_at_index = 0;
+            asked_at_index = LogIndex(0);
         }
         let seen = Seen {
             applied,
             flushed: snapshot,
-            log_bytes_since_flush: log.bytes_since(snapshot + 1),
+            log_bytes_since_flush: log.bytes_since(snapshot.next()),
             since_flush: flushed_at.elapsed(),
         };
-        if asked_at_index == 0 && policy.wants_flush(&seen) {
+        if asked_at_index == LogIndex(0) && policy.wants_flush(&seen) {
             asked_at_index = applied;
             if raft.trigger().snapshot().await.is_err() {
                 return;
             }
         }
         if let Some(upto) = policy.purge_upto(snapshot, purged, shared.pins.lowest(Instant::now()))
-            && raft.trigger().purge_log(upto).await.is_err()
+            && raft.trigger().purge_log(upto.0).await.is_err()
         {
             return;
         }
@@ -88,15 +90,14 @@ pub(crate) async fn run(policy: LogPolicy, raft: MeerkatRaft, log: LogStore, sha
 }
 
 /// Where the last snapshot ends and up to where the log is purged.
-fn positions(raft: &MeerkatRaft) -> Result<(u64, u64), ()> {
+fn positions(raft: &MeerkatRaft) -> Result<(LogIndex, LogIndex), ()> {
     use openraft::async_runtime::watch::WatchReceiver;
     let metrics = raft.metrics();
     let metrics = metrics.borrow_watched();
     if metrics.running_state.is_err() {
         return Err(());
     }
-    let index = |id: &Option<crate::type_config::LogId>| id.map_or(0, |id| id.index);
-    Ok((index(&metrics.snapshot), index(&metrics.purged)))
+    Ok((index_of(metrics.snapshot.as_ref()), index_of(metrics.purged.as_ref())))
 }
 
 #[cfg(test)]
@@ -112,10 +113,15 @@ mod tests {
         }
     }
 
+    fn purge_upto(flushed: u64, purged: u64, pinned: Option<u64>) -> Option<u64> {
+        let (flushed, purged) = (LogIndex(flushed), LogIndex(purged));
+        policy().purge_upto(flushed, purged, pinned.map(LogIndex)).map(|upto| upto.0)
+    }
+
     fn check_flush(applied: u64, bytes: u64, seconds: u64, expected: bool) {
         let seen = Seen {
-            applied,
-            flushed: 10,
+            applied: LogIndex(applied),
+            flushed: LogIndex(10),
             log_bytes_since_flush: bytes,
             since_flush: Duration::from_secs(seconds),
         };
@@ -137,14 +143,14 @@ mod tests {
 
     #[test]
     fn what_the_state_has_on_disk_may_go_but_for_what_followers_need() {
-        assert_eq!(policy().purge_upto(1_000, 0, None), Some(950));
-        assert_eq!(policy().purge_upto(1_000, 949, None), None, "too little to bother");
-        assert_eq!(policy().purge_upto(30, 0, None), None);
+        assert_eq!(purge_upto(1_000, 0, None), Some(950));
+        assert_eq!(purge_upto(1_000, 949, None), None, "too little to bother");
+        assert_eq!(purge_upto(30, 0, None), None);
     }
 
     #[test]
     fn a_snapshot_in_transfer_keeps_the_log_behind_it() {
-        assert_eq!(policy().purge_upto(1_000, 0, Some(500)), Some(499));
-        assert_eq!(policy().purge_upto(1_000, 499, Some(500)), None);
+        assert_eq!(purge_upto(1_000, 0, Some(500)), Some(499));
+        assert_eq!(purge_upto(1_000, 499, Some(500)), None);
     }
 }

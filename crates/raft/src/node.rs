@@ -26,12 +26,13 @@ use crate::read_index::ReadIndexer;
 use crate::snapshot::state_dir::StateDir;
 use crate::state_machine::{Applied, ApplyParts, ApplyThread, EventSink, MeerkatRaft, Shared, StateMachine};
 use crate::tasks::Tasks;
+use crate::type_config::index_of;
 use crate::waiters::Waiters;
 use meerkat_engine::DbOptions;
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer::peer_server::PeerServer;
 use meerkat_state::{ReadError, StateReader};
-use meerkat_types::{ClusterId, MemberId};
+use meerkat_types::{ClusterId, LogIndex, MemberId, Term};
 use openraft::async_runtime::watch::WatchReceiver;
 use std::collections::BTreeMap;
 use std::io;
@@ -151,9 +152,9 @@ pub enum MoveError {
 #[derive(Clone, Debug)]
 pub struct RaftStatus {
     pub leader: Option<MemberId>,
-    pub term: u64,
-    pub committed_index: u64,
-    pub applied_index: u64,
+    pub term: Term,
+    pub committed_index: LogIndex,
+    pub applied_index: LogIndex,
     pub learner: bool,
     /// Why Raft stopped, if it did.
     pub failed: Option<String>,
@@ -193,7 +194,7 @@ async fn start_raft(
     log: LogStore,
     machine: StateMachine,
 ) -> Result<MeerkatRaft, StartError> {
-    let me = links.identity().member.0;
+    let me = links.identity().member;
     let config = raft_config(options)?;
     let network = PeerNetworkFactory { links: links.clone(), older_answers: older_answers(&config) };
     let raft = MeerkatRaft::new(me, config, network, log, machine).await;
@@ -230,7 +231,7 @@ impl RaftNode {
         let machine = StateMachine::new(jobs, shared.clone(), log.clone());
         let raft = start_raft(&options, &links, log.clone(), machine).await?;
         shared.started.store(true, Ordering::SeqCst);
-        let leadership = Leadership::start(&raft, identity.member.0, options.election_timeout, tasks);
+        let leadership = Leadership::start(&raft, identity.member, options.election_timeout, tasks);
         tasks.spawn_until_stop("check quorum", check_quorum::run(raft.clone(), leadership.clone()));
         // One that joined waits until the leader reaches it.
         if !identity.joined && !is_initialized(&raft).await? {
@@ -341,10 +342,10 @@ impl RaftNode {
         if to == self.identity.member {
             return Ok(());
         }
-        if !self.leadership.is_voter(to.0) {
+        if !self.leadership.is_voter(to) {
             return Err(MoveError::NoVoter);
         }
-        self.changes.changer.move_leader(to.0).await.map_err(|error| match error {
+        self.changes.changer.move_leader(to).await.map_err(|error| match error {
             ChangeError::Stopped => MoveError::Stopped,
             _ => MoveError::Timeout,
         })
@@ -393,8 +394,8 @@ impl RaftNode {
 
     /// To ask another member what can wait.
     pub(crate) fn background_link(&self, member: MemberId) -> Result<Link, NoAnswer> {
-        let node = self.leadership.node(member.0).ok_or_else(|| NoAnswer::new("it is not a member"))?;
-        self.links.to(member.0, &node, Purpose::Forward).map_err(|error| NoAnswer::new(error.to_string()))
+        let node = self.leadership.node(member).ok_or_else(|| NoAnswer::new("it is not a member"))?;
+        self.links.to(member, &node, Purpose::Forward).map_err(|error| NoAnswer::new(error.to_string()))
     }
 
     pub fn log_stats(&self) -> Arc<LogStats> {
@@ -435,9 +436,9 @@ impl RaftNode {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         RaftStatus {
-            leader: self.leadership.known().map(MemberId),
-            term: metrics.current_term,
-            committed_index: metrics.cluster_committed.map_or(0, |id| id.index),
+            leader: self.leadership.known(),
+            term: Term(metrics.current_term),
+            committed_index: index_of(metrics.cluster_committed.as_ref()),
             applied_index: self.applied.index(),
             learner: self.leadership.is_learner(),
             failed: metrics.running_state.as_ref().err().map(ToString::to_string),

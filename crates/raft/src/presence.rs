@@ -14,6 +14,7 @@ use crate::type_config::PeerNode;
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer::{GreetRequest, GreetResponse};
 use meerkat_state::StateReader;
+use meerkat_types::MemberId;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -31,24 +32,24 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Default)]
 pub(crate) struct Presence {
-    since: Arc<Mutex<HashMap<u64, Instant>>>,
+    since: Arc<Mutex<HashMap<MemberId, Instant>>>,
 }
 
 impl Presence {
     /// For how long a peer has been connected without a break; `None` if it is not.
-    pub(crate) fn connected_for(&self, peer: u64) -> Option<Duration> {
+    pub(crate) fn connected_for(&self, peer: MemberId) -> Option<Duration> {
         self.since.lock().get(&peer).map(Instant::elapsed)
     }
 
-    pub(crate) fn reached(&self, peer: u64) {
+    pub(crate) fn reached(&self, peer: MemberId) {
         self.since.lock().entry(peer).or_insert_with(Instant::now);
     }
 
-    fn lost(&self, peer: u64) {
+    fn lost(&self, peer: MemberId) {
         self.since.lock().remove(&peer);
     }
 
-    fn keep_only(&self, peers: &HashMap<u64, PeerNode>) {
+    fn keep_only(&self, peers: &HashMap<MemberId, PeerNode>) {
         self.since.lock().retain(|peer, _| peers.contains_key(peer));
     }
 }
@@ -58,13 +59,13 @@ pub(crate) async fn run(links: Arc<Links>, mut leadership: Leadership, reader: S
     let me = links.identity().member;
     let presence = links.presence().clone();
     // The task of a peer ends when its sender is gone.
-    let mut greeted: HashMap<u64, watch::Sender<()>> = HashMap::new();
+    let mut greeted: HashMap<MemberId, watch::Sender<()>> = HashMap::new();
     while !leadership.is_over() {
         let peers = leadership.nodes();
         links.set_addresses(peers.clone());
         presence.keep_only(&peers);
         greeted.retain(|peer, _| peers.contains_key(peer));
-        for id in peers.into_keys().filter(|id| *id != me.0) {
+        for id in peers.into_keys().filter(|id| *id != me) {
             greeted.entry(id).or_insert_with(|| {
                 let (wanted, still_wanted) = watch::channel(());
                 let peer = Peer { id, links: links.clone(), leadership: leadership.clone(), line: None };
@@ -90,7 +91,7 @@ trait Greet: Send {
 }
 
 async fn keep_greeting(
-    peer: u64,
+    peer: MemberId,
     mut who: impl Greet,
     presence: Presence,
     mut still_wanted: watch::Receiver<()>,
@@ -118,7 +119,7 @@ type Line = Conversation<GreetRequest, GreetResponse>;
 
 /// A peer, greeted beside its heartbeats: nothing large delays either.
 struct Peer {
-    id: u64,
+    id: MemberId,
     links: Arc<Links>,
     leadership: Leadership,
     line: Option<Line>,
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
     use tokio::time::sleep;
 
-    const PEER: u64 = 7;
+    const PEER: MemberId = MemberId(7);
 
     /// Answers while it is up, and at once.
     struct Scripted(watch::Receiver<bool>);

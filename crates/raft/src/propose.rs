@@ -20,7 +20,7 @@ use crate::type_config::EncodedProposal;
 use crate::waiters::{Waiters, Waiting};
 use futures::StreamExt;
 use meerkat_proto::pb::peer as pb;
-use meerkat_types::{Asker, Command, Outcome, Proposal, RequestId, limits};
+use meerkat_types::{Asker, Command, LogIndex, MemberId, Outcome, Proposal, RequestId, limits};
 use openraft::errors::ClientWriteError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -211,8 +211,8 @@ impl Proposer {
 }
 
 /// Whether so much is agreed on and not applied here that taking more would only make it worse.
-fn is_too_far_behind(committed: u64, applied: u64) -> bool {
-    limits::APPLY_BACKLOG_MAX < committed.saturating_sub(applied)
+fn is_too_far_behind(committed: LogIndex, applied: LogIndex) -> bool {
+    limits::APPLY_BACKLOG_MAX < committed.since(applied)
 }
 
 fn since_epoch() -> Duration {
@@ -235,7 +235,7 @@ async fn dispatch(
         batch.retain(|queued| shared.waiters.submit(queued.id));
         for part in parts_by_bytes(std::mem::take(&mut batch)) {
             let (shared, retry) = (shared.clone(), retry.clone());
-            if leader == shared.links.identity().member.0 {
+            if leader == shared.links.identity().member {
                 let proposals = part.iter().map(|queued| queued.proposal.clone()).collect();
                 match shared.submit(proposals).await {
                     Some(results) => drop(spawn_part("proposals", async move {
@@ -290,7 +290,7 @@ fn parts_by_bytes(batch: Vec<Queued>) -> Vec<Vec<Queued>> {
 }
 
 impl Shared {
-    async fn leader_within_timeout(&self) -> Option<u64> {
+    async fn leader_within_timeout(&self) -> Option<MemberId> {
         self.leadership.wait_for_leader(self.timeout).await
     }
 
@@ -315,7 +315,7 @@ impl Shared {
         }
     }
 
-    async fn forward(&self, leader: u64, part: &[Queued]) -> Vec<Fate> {
+    async fn forward(&self, leader: MemberId, part: &[Queued]) -> Vec<Fate> {
         let Some(node) = self.leadership.node(leader) else {
             return vec![Fate::NotLeader; part.len()];
         };
@@ -367,6 +367,8 @@ mod tests {
 
     #[test]
     fn a_member_five_thousand_entries_behind_takes_no_more() {
+        let is_too_far_behind =
+            |committed, applied| is_too_far_behind(LogIndex(committed), LogIndex(applied));
         assert!(!is_too_far_behind(6_000, 1_000));
         assert!(is_too_far_behind(6_001, 1_000));
         // After a snapshot the state may be ahead of what is known to be agreed.

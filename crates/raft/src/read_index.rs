@@ -14,10 +14,11 @@ use crate::network::conversation::Conversation;
 use crate::network::link::{Links, Purpose};
 use crate::state_machine::{Applied, MeerkatRaft};
 use crate::tasks::Tasks;
-use crate::type_config::{LogId, TypeConfig, Vote};
+use crate::type_config::{LogId, TypeConfig, Vote, index_of};
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::read_index_response::Result as Wire;
+use meerkat_types::{LogIndex, MemberId, Term};
 use openraft::RaftState;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,10 +48,10 @@ pub enum ReadIndexError {
 /// What a round of a leader gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
-    /// In which this member led, at some moment of the round; 0 if another member did.
-    pub term: u64,
+    /// In which this member led, at some moment of the round; `None` if another member did.
+    pub term: Option<Term>,
     /// Whoever has applied this far may answer a read that arrived before the round.
-    pub index: u64,
+    pub index: LogIndex,
 }
 
 type Answer = Result<Confirmed, ReadIndexError>;
@@ -73,7 +74,7 @@ struct Rounds {
     /// Held for a whole round of this member as leader.
     confirmer: tokio::sync::Mutex<Confirmer>,
     /// With which leader, and the stream to it. Held for a moment, never across an await.
-    conversation: Mutex<Option<(u64, LeaderConversation)>>,
+    conversation: Mutex<Option<(MemberId, LeaderConversation)>>,
     raft: MeerkatRaft,
     links: Arc<Links>,
     leadership: Leadership,
@@ -164,9 +165,9 @@ where
 /// What a leader knows of itself at a moment of its round.
 struct Lead {
     ballot: Vote,
-    voters: Vec<BTreeSet<u64>>,
+    voters: Vec<BTreeSet<MemberId>>,
     /// Nothing that was acknowledged before is above it.
-    index: u64,
+    index: LogIndex,
 }
 
 impl Lead {
@@ -183,9 +184,9 @@ impl Lead {
 /// Before the first entry of its own term is committed, a leader does not know what is; that entry is in
 /// its log from the moment it leads. A leader never takes up its old term again after a restart
 /// (`enable_leader_restore`): it would know less of that term than it has acknowledged.
-fn read_position(ballot: &Vote, committed: Option<&LogId>, last: Option<&LogId>) -> u64 {
+fn read_position(ballot: &Vote, committed: Option<&LogId>, last: Option<&LogId>) -> LogIndex {
     let known = committed.filter(|id| id.leader_id == ballot.leader_id);
-    known.or(last).map_or(0, |id| id.index)
+    index_of(known.or(last))
 }
 
 impl Rounds {
@@ -205,13 +206,13 @@ impl Rounds {
         if lead.ballot != mine {
             return Err(ReadIndexError::LeaderChanged);
         }
-        let term = mine.leader_id.term;
+        let term = Some(Term(mine.leader_id.term));
         tokio::select! {
             confirmed = confirmer.majority(mine, lead.voters) => {
                 confirmed.map_err(|_| ReadIndexError::LeaderChanged)?;
                 Ok(Confirmed { term, index: lead.index })
             }
-            () = self.leadership.own_term_changed(Some(term)) => Err(ReadIndexError::LeaderChanged),
+            () = self.leadership.own_term_changed(term) => Err(ReadIndexError::LeaderChanged),
         }
     }
 
@@ -224,7 +225,7 @@ impl Rounds {
                 return Err(ReadIndexError::Timeout);
             };
             let round = async {
-                if leader == self.links.identity().member.0 {
+                if leader == self.links.identity().member {
                     ask(here).await
                 } else {
                     self.ask_leader(leader, left).await
@@ -247,7 +248,7 @@ impl Rounds {
 
     /// Asks on the stream kept open to the leader. One question is out at a time: only the task
     /// that serves `anywhere` asks.
-    async fn ask_leader(&self, leader: u64, within: Duration) -> Answer {
+    async fn ask_leader(&self, leader: MemberId, within: Duration) -> Answer {
         // Taken out while in use: a question that is given up takes its stream with it.
         let kept = self.conversation.lock().take().filter(|(with, _)| *with == leader);
         let exchange = async {
@@ -262,12 +263,12 @@ impl Rounds {
         let (answer, conversation) = exchanged.map_err(|_| ReadIndexError::Timeout)??;
         *self.conversation.lock() = Some((leader, conversation));
         match answer.result {
-            Some(Wire::Index(index)) => Ok(Confirmed { term: 0, index }),
+            Some(Wire::Index(index)) => Ok(Confirmed { term: None, index: LogIndex(index) }),
             Some(Wire::NotLeader(_)) | None => Err(ReadIndexError::LeaderChanged),
         }
     }
 
-    async fn open(&self, leader: u64) -> Result<LeaderConversation, ReadIndexError> {
+    async fn open(&self, leader: MemberId) -> Result<LeaderConversation, ReadIndexError> {
         let node = self.leadership.node(leader).ok_or(ReadIndexError::NoLeader)?;
         let mut link =
             self.links.to(leader, &node, Purpose::Forward).map_err(|_| ReadIndexError::NoLeader)?;
@@ -281,8 +282,8 @@ mod tests {
 
     #[test]
     fn a_new_leader_reads_at_the_end_of_its_log_until_it_knows_what_is_committed() {
-        let ballot = Vote::new(3, 1);
-        let id = |term, node, index| LogId { leader_id: Vote::new(term, node).leader_id, index };
+        let ballot = Vote::new(3, MemberId(1));
+        let id = |term, node, index| LogId { leader_id: Vote::new(term, MemberId(node)).leader_id, index };
         for (committed, last, expected) in [
             (None, None, 0),
             (None, Some(id(3, 1, 9)), 9),
@@ -290,7 +291,11 @@ mod tests {
             (Some(id(3, 2, 7)), Some(id(3, 1, 9)), 9),
             (Some(id(3, 1, 8)), Some(id(3, 1, 9)), 8),
         ] {
-            assert_eq!(read_position(&ballot, committed.as_ref(), last.as_ref()), expected, "{committed:?}");
+            assert_eq!(
+                read_position(&ballot, committed.as_ref(), last.as_ref()),
+                LogIndex(expected),
+                "{committed:?}"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::snapshot::state_dir::StateDir;
 use crate::type_config::{LogId, PeerNode, StoredMembership, TypeConfig, Vote};
 use meerkat_engine::{Db, DbOptions, EngineError};
 use meerkat_state::{Import, ImportEnd, ImportError};
-use meerkat_types::{LogPosition, MemberId, Revision};
+use meerkat_types::{LogIndex, LogPosition, MemberId, Revision, Term};
 use openraft::Membership;
 use openraft::storage::RaftLogStorage;
 use openraft::type_config::alias::{CommittedLeaderIdOf, LeaderIdOf};
@@ -28,8 +28,8 @@ use std::path::{Path, PathBuf};
 
 /// The one entry that the log counts as having had. Not the first, which is index 0: a member that has
 /// only the first membership must be behind it.
-const TERM: u64 = 1;
-const INDEX: u64 = 1;
+const TERM: Term = Term(1);
+const INDEX: LogIndex = LogIndex(1);
 
 /// Who is restored, and where to.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub enum RestoreError {
 /// A directory being made.
 pub struct Restore {
     member: NewMember,
-    members: BTreeMap<u64, PeerNode>,
+    members: BTreeMap<MemberId, PeerNode>,
     me: MemberId,
     // Closed before the directory that it is in may be removed.
     import: Import,
@@ -97,7 +97,7 @@ impl Restore {
         if members.len() != member.initial_cluster.len() {
             return Err(RestoreError::SameMember);
         }
-        let me = members.iter().find(|(_, node)| node.name == member.name).map(|(id, _)| MemberId(*id));
+        let me = members.iter().find(|(_, node)| node.name == member.name).map(|(id, _)| *id);
         let me = me.ok_or_else(|| RestoreError::NotInCluster(member.name.clone()))?;
         for dir in std::iter::once(&member.data_dir).chain(&member.wal_dir) {
             refuse_unless_empty(dir)?;
@@ -117,20 +117,20 @@ impl Restore {
 
     /// Whether the new cluster begins with this member.
     pub fn is_member(&self, member: MemberId) -> bool {
-        self.members.contains_key(&member.0)
+        self.members.contains_key(&member)
     }
 
     /// Makes it the directory of a member that can be started.
     pub fn finish(self, revision: Revision, compacted: Option<Revision>) -> Result<Identity, RestoreError> {
         let Restore { member, members, me, mut building, import } = self;
-        let ids: Vec<MemberId> = members.keys().copied().map(MemberId).collect();
+        let ids: Vec<MemberId> = members.keys().copied().collect();
         let node = members.keys().next().copied().unwrap_or_default();
         let log_id = LogId {
-            leader_id: CommittedLeaderIdOf::<TypeConfig> { term: TERM, node_id: node },
-            index: INDEX,
+            leader_id: CommittedLeaderIdOf::<TypeConfig> { term: TERM.0, node_id: node },
+            index: INDEX.0,
         };
         let position = LogPosition { term: TERM, node, index: INDEX };
-        let voters: BTreeSet<u64> = members.keys().copied().collect();
+        let voters: BTreeSet<MemberId> = members.keys().copied().collect();
         let membership = Membership::new(vec![voters], members)
             .map_err(|error| RestoreError::Membership(error.to_string()))?;
         let membership = codec::encode_membership(&StoredMembership::new(Some(log_id), membership));
@@ -157,7 +157,7 @@ impl Restore {
 
 /// A log that has lost everything up to `purged`, and has promised nothing beyond it.
 fn begin_log(dir: &Path, identity: &Identity, purged: LogId) -> io::Result<()> {
-    let mut log = LogStore::open(LogOptions::new(dir, identity.cluster.0, identity.member.0))?;
+    let mut log = LogStore::open(LogOptions::new(dir, identity.cluster, identity.member))?;
     let leader_id =
         LeaderIdOf::<TypeConfig> { term: purged.leader_id.term, node_id: purged.leader_id.node_id };
     futures::executor::block_on(async {

@@ -2,6 +2,7 @@
 
 use crate::leadership::Leadership;
 use crate::network::link::Links;
+use meerkat_types::MemberId;
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,8 @@ enum Lead {
 
 /// Judges a proposal made so long ago.
 pub(crate) fn of_proposal(age: Duration, leadership: &Leadership, links: &Links) -> TimeoutCause {
-    let me = links.identity().member.0;
-    let connected = |peer: u64| links.presence().connected_for(peer).is_some_and(|time| age < time);
+    let me = links.identity().member;
+    let connected = |peer: MemberId| links.presence().connected_for(peer).is_some_and(|time| age < time);
     let lead = match leadership.known() {
         None => Lead::None,
         Some(leader) if leader == me => {

@@ -1,6 +1,7 @@
 //! openraft's type parameters, named once.
 
 use bytes::Bytes;
+use meerkat_types::{LogIndex, MemberId};
 use std::fmt;
 
 openraft::declare_raft_types!(
@@ -8,7 +9,7 @@ openraft::declare_raft_types!(
     pub TypeConfig:
         D = EncodedProposal,
         R = (),
-        NodeId = u64,
+        NodeId = MemberId,
         Node = PeerNode,
         AsyncRuntime = crate::runtime::Supervised,
 );
@@ -18,6 +19,11 @@ pub type Vote = openraft::type_config::alias::VoteOf<TypeConfig>;
 pub type Entry = openraft::type_config::alias::EntryOf<TypeConfig>;
 pub type StoredMembership = openraft::type_config::alias::StoredMembershipOf<TypeConfig>;
 pub type SnapshotMeta = openraft::type_config::alias::SnapshotMetaOf<TypeConfig>;
+
+/// openraft counts entries by bare numbers; 0 before the first.
+pub(crate) fn index_of(id: Option<&LogId>) -> LogIndex {
+    LogIndex(id.map_or(0, |id| id.index))
+}
 
 /// A proposal in the log's own encoding (see `entry`). It stays bytes from the proposer through
 /// the log and the network to the apply thread of every member: encoded once, decoded once each.

@@ -13,7 +13,7 @@ use meerkat_backup::snapshot::{
 use meerkat_engine::DbOptions;
 use meerkat_raft::{NewMember, Restore};
 use meerkat_state::{Import, ImportedEvent, ImportedVersion};
-use meerkat_types::{Alarm, AlarmBy, ClusterId, Lease, LeaseId, LeaseTtl, MemberId, Revision};
+use meerkat_types::{Alarm, AlarmBy, ClusterId, Lease, LeaseId, LeaseTtl, LogIndex, MemberId, Revision};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -176,7 +176,7 @@ fn lease_of(row: &LeaseRow) -> Option<Lease> {
     Some(Lease {
         id: LeaseId::from_wire(row.id)?,
         // Before any entry of the new log.
-        granted: 0,
+        granted: LogIndex(0),
         ttl: LeaseTtl::from_seconds(row.ttl_seconds)?,
         remaining: remaining.map(Duration::from_secs),
     })

@@ -9,8 +9,8 @@ use meerkat_backup::snapshot::{
 };
 use meerkat_state::{AuthBook, User};
 use meerkat_types::{
-    Alarm, AlarmKind, AuthRevision, Key, KeyRange, MemberId, Password, Permission, PermissionKind, RoleName,
-    UserName,
+    Alarm, AlarmKind, AuthRevision, Key, KeyRange, LogIndex, MemberId, Password, Permission, PermissionKind,
+    RoleName, UserName,
 };
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ pub(crate) fn to_book(rows: &OtherRows) -> Result<AuthBook, String> {
             true => Password::None,
             false => Password::Hash(row.password.clone().into()),
         };
-        users.insert(name, User { password, roles, tokens_after: 0 });
+        users.insert(name, User { password, roles, tokens_after: LogIndex(0) });
     }
     let mut roles = BTreeMap::new();
     for row in &rows.roles {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use meerkat_engine::{Db, DbOptions};
 use meerkat_state::{Compactor, LogEntry, Machine, Payload, Progress, StateReader};
 use meerkat_types::{
-    Command, Compact, Consistency, Key, KeyRange, LogPosition, NewLease, NewValue, Proposal, Put, RangeQuery,
-    RequestId, RevisionBounds, Sort,
+    Command, Compact, Consistency, Key, KeyRange, LogIndex, LogPosition, MemberId, NewLease, NewValue,
+    Proposal, Put, RangeQuery, RequestId, RevisionBounds, Sort, Term,
 };
 
 /// Nanoseconds that this thread has run for: unlike the time of day, a busy machine hardly changes it.
@@ -35,7 +35,7 @@ struct Feed {
 
 impl Feed {
     fn entry(&mut self, command: Command) -> LogEntry {
-        let position = LogPosition { term: 1, node: 1, index: self.index };
+        let position = LogPosition { term: Term(1), node: MemberId(1), index: LogIndex(self.index) };
         self.index += 1;
         let proposal = Proposal { id: RequestId(self.index), stamp_ms: self.index, asker: None, command };
         LogEntry { position, payload: Payload::Command(proposal) }

@@ -62,8 +62,8 @@ impl AlarmTable {
     }
 
     /// A member that is gone needs no room any more. That its data was another's stays to be looked at.
-    pub(crate) fn forget_member(&mut self, batch: &mut Batch, member: u64) {
-        let alarm = Alarm { kind: AlarmKind::NoSpace, member: MemberId(member) };
+    pub(crate) fn forget_member(&mut self, batch: &mut Batch, member: MemberId) {
+        let alarm = Alarm { kind: AlarmKind::NoSpace, member };
         self.clear(batch, alarm, AlarmBy::Cluster);
     }
 

@@ -1,7 +1,7 @@
 //! What goes into apply and what comes out of it.
 
 use bytes::Bytes;
-use meerkat_types::{AssignedToken, EventBatch, Lease, LeaseId, LogPosition, Outcome, Proposal};
+use meerkat_types::{AssignedToken, EventBatch, Lease, LeaseId, LogPosition, MemberId, Outcome, Proposal};
 use std::collections::BTreeSet;
 
 /// One committed entry of the replicated log.
@@ -17,7 +17,7 @@ pub enum Payload {
     Blank,
     /// Who is in the cluster: all ids, and who votes, in a form that only the consensus layer reads.
     Membership {
-        members: BTreeSet<u64>,
+        members: BTreeSet<MemberId>,
         bytes: Bytes,
     },
     Command(Proposal),

@@ -12,7 +12,7 @@ use crate::schema;
 use crate::txn::{self, Check, Path};
 use meerkat_types::{
     AssignedToken, Command, Compact, DeleteRange, GrantLease, Lease, LeaseGranted, LeaseId, LeaseNote,
-    LogPosition, MemberAttributes, Outcome, Proposal, Put, Refusal, Txn,
+    LogIndex, LogPosition, MemberAttributes, MemberId, Outcome, Proposal, Put, Refusal, Txn,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl Machine {
         Effect::unwritten(outcome)
     }
 
-    fn grant_lease(&mut self, grant: GrantLease, index: u64) -> Effect {
+    fn grant_lease(&mut self, grant: GrantLease, index: LogIndex) -> Effect {
         if self.leases.contains(grant.id) {
             return Effect::refused(Refusal::LeaseExists);
         }
@@ -172,7 +172,7 @@ impl Machine {
     }
 
     /// The name may stand for another lease by now, which has not expired.
-    fn expire_lease(&mut self, lease: LeaseId, granted: u64) -> Result<Effect, StateError> {
+    fn expire_lease(&mut self, lease: LeaseId, granted: LogIndex) -> Result<Effect, StateError> {
         if self.leases.granted(lease) != Some(granted) {
             return Ok(Effect::refused(Refusal::LeaseNotFound));
         }
@@ -210,7 +210,7 @@ impl Machine {
     }
 
     /// Whoever was in the cluster and is not any more is removed for ever; what it published goes.
-    fn change_roster(&mut self, members: &BTreeSet<u64>) {
+    fn change_roster(&mut self, members: &BTreeSet<MemberId>) {
         for gone in self.roster.difference(members) {
             schema::put_removed(&mut self.store.batch, *gone);
             Arc::make_mut(&mut self.removed).insert(*gone);
@@ -221,15 +221,15 @@ impl Machine {
     }
 
     fn publish_member(&mut self, member: &MemberAttributes) -> Effect {
-        if self.removed.contains(&member.member.0) {
+        if self.removed.contains(&member.member) {
             return Effect::refused(Refusal::MemberRemoved { member: member.member });
         }
-        let known = self.members.get(&member.member.0);
+        let known = self.members.get(&member.member);
         if known.is_some_and(|known| known.incarnation != member.incarnation) {
             return Effect::refused(Refusal::OtherIncarnation { member: member.member });
         }
         schema::put_member(&mut self.store.batch, member);
-        Arc::make_mut(&mut self.members).insert(member.member.0, member.clone());
+        Arc::make_mut(&mut self.members).insert(member.member, member.clone());
         Effect::unwritten(Outcome::MemberPublished)
     }
 }

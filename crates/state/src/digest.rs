@@ -41,7 +41,7 @@ pub(crate) fn fold_event(events: u128, id: EventId, row: &[u8]) -> u128 {
 pub(crate) fn fold_entry(digest: u128, position: LogPosition, summary: &Summary, events: u128) -> u128 {
     let mut link = [0; 16 + 24 + 25 + 16];
     link[..16].copy_from_slice(&digest.to_be_bytes());
-    for (at, number) in [(16, position.term), (24, position.node), (32, position.index)] {
+    for (at, number) in [(16, position.term.0), (24, position.node.0), (32, position.index.0)] {
         link[at..at + 8].copy_from_slice(&number.to_be_bytes());
     }
     link[40] = summary.kind;
@@ -84,7 +84,7 @@ impl Summary {
             Outcome::AlarmCleared(there) => (12, [u64::from(*there), 0, 0]),
             Outcome::DowngradeSet => (13, [0; 3]),
             Outcome::Auth(AuthDone::Changed(revision)) => (20, [revision.0, 0, 0]),
-            Outcome::Auth(AuthDone::TokenAssigned { index }) => (21, [*index, 0, 0]),
+            Outcome::Auth(AuthDone::TokenAssigned { index }) => (21, [index.0, 0, 0]),
             Outcome::Refused(refusal) => (7, refused(refusal)),
         };
         Summary { kind, numbers }
@@ -138,16 +138,17 @@ const fn number(revision: Revision) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use meerkat_types::{LogIndex, MemberId, Term};
 
     #[test]
     fn every_part_of_an_entry_is_in_its_digest() {
-        let position = LogPosition { term: 1, node: 2, index: 3 };
+        let position = LogPosition { term: Term(1), node: MemberId(2), index: LogIndex(3) };
         let base = fold_entry(7, position, &Summary::BLANK, 9);
         let others = [
             fold_entry(8, position, &Summary::BLANK, 9),
-            fold_entry(7, LogPosition { term: 2, ..position }, &Summary::BLANK, 9),
-            fold_entry(7, LogPosition { node: 1, ..position }, &Summary::BLANK, 9),
-            fold_entry(7, LogPosition { index: 4, ..position }, &Summary::BLANK, 9),
+            fold_entry(7, LogPosition { term: Term(2), ..position }, &Summary::BLANK, 9),
+            fold_entry(7, LogPosition { node: MemberId(1), ..position }, &Summary::BLANK, 9),
+            fold_entry(7, LogPosition { index: LogIndex(4), ..position }, &Summary::BLANK, 9),
             fold_entry(7, position, &Summary::membership(b"x"), 9),
             fold_entry(7, position, &Summary::outcome(&Outcome::Compact(Revision::new(5))), 9),
             fold_entry(7, position, &Summary::BLANK, 10),

@@ -116,7 +116,7 @@ impl Import {
         if self.leases.contains(lease.id) {
             return Err(ImportError::LeaseTwice(lease.id));
         }
-        self.other_rows.extend_from_slice(format!("{lease:?}").as_bytes());
+        self.other_rows.extend_from_slice(text_of(&lease).as_bytes());
         self.leases.insert(&mut self.store.batch, lease);
         Ok(())
     }
@@ -280,5 +280,27 @@ impl Import {
         self.write()?;
         self.store.db().flush().map_err(StateError::from)?;
         Ok(Digest { position: Some(end.position), revision: end.revision, bytes: digest.to_be_bytes() })
+    }
+}
+
+/// A lease as the digest takes it in: every release must spell it alike.
+fn text_of(lease: &Lease) -> String {
+    let Lease { id, granted, ttl, remaining } = lease;
+    format!("Lease {{ id: {id:?}, granted: {granted}, ttl: {ttl:?}, remaining: {remaining:?} }}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use meerkat_types::{LeaseTtl, LogIndex};
+    use std::time::Duration;
+
+    #[test]
+    fn lease_in_the_digest_is_spelled_as_ever() {
+        let (id, ttl) = (LeaseId::from_wire(-7), LeaseTtl::from_seconds(60));
+        let (id, ttl) = (id.expect("not zero"), ttl.expect("in range"));
+        let lease = Lease { id, granted: LogIndex(5), ttl, remaining: Some(Duration::from_secs(2)) };
+        let expected = "Lease { id: LeaseId(-7), granted: 5, ttl: LeaseTtl(60), remaining: Some(2s) }";
+        assert_eq!(text_of(&lease), expected);
     }
 }

@@ -21,7 +21,7 @@ use crate::schema::{self, Members, Membership, Registers};
 use bytes::Bytes;
 use meerkat_engine::{Column, Db};
 use meerkat_fault as fault;
-use meerkat_types::{LogPosition, Revision};
+use meerkat_types::{LogPosition, MemberId, Revision};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -42,9 +42,9 @@ pub struct Machine {
     marks: Arc<VecDeque<Digest>>,
     pub(crate) membership: Option<Membership>,
     pub(crate) members: Arc<Members>,
-    pub(crate) removed: Arc<BTreeSet<u64>>,
+    pub(crate) removed: Arc<BTreeSet<MemberId>>,
     /// Everybody in the newest membership.
-    pub(crate) roster: BTreeSet<u64>,
+    pub(crate) roster: BTreeSet<MemberId>,
     pub(crate) publish_events: bool,
     reader: StateReader,
     /// The position that the database has.
@@ -81,7 +81,7 @@ impl Machine {
 
     /// Who is in the stored membership, which only the consensus layer can read. Must be told before
     /// the first entry is applied, or the next change would not know whom it removes.
-    pub fn set_roster(&mut self, members: BTreeSet<u64>) {
+    pub fn set_roster(&mut self, members: BTreeSet<MemberId>) {
         self.roster = members;
     }
 
@@ -100,10 +100,10 @@ impl Machine {
                 continue;
             }
             if let Some(applied) = self.applied {
-                assert_eq!(entry.position.index, applied.index + 1, "the log has no gaps");
+                assert_eq!(entry.position.index, applied.index.next(), "the log has no gaps");
             }
             // For the line that names a mistake.
-            fault::at(Some(entry.position.index));
+            fault::at(Some(entry.position.index.0));
             let before = self.store.revision;
             let applied = self.apply_one(entry)?;
             self.check_step(before, &applied);
@@ -153,7 +153,7 @@ impl Machine {
 
     /// Keeps the digest where every member does, so that any two can be compared while they apply.
     pub(crate) fn mark_digest(&mut self, at: LogPosition) {
-        if !at.index.is_multiple_of(DIGEST_MARK_ENTRIES) {
+        if !at.index.0.is_multiple_of(DIGEST_MARK_ENTRIES) {
             return;
         }
         let now = self.digest_now();

@@ -46,7 +46,7 @@ pub(crate) struct ReadPoint {
     pub downgrade: Option<Arc<str>>,
     pub written_bytes: u64,
     pub members: Arc<Members>,
-    pub removed: Arc<BTreeSet<u64>>,
+    pub removed: Arc<BTreeSet<MemberId>>,
     pub membership: Option<Membership>,
     pub auth: Arc<AuthBook>,
 }
@@ -153,7 +153,7 @@ impl StateReader {
 
     /// Whether this member was in the cluster once and is not any more.
     pub fn is_removed(&self, member: MemberId) -> bool {
-        self.point.load().as_ref().is_some_and(|point| point.removed.contains(&member.0))
+        self.point.load().as_ref().is_some_and(|point| point.removed.contains(&member))
     }
 
     pub fn membership_bytes(&self) -> Option<Bytes> {

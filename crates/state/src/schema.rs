@@ -24,7 +24,7 @@ use crate::mvcc::weight::BYTES_END;
 use crate::mvcc::wire::take;
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db, DbOptions, View};
-use meerkat_types::{LogPosition, MemberAttributes, MemberId, Revision};
+use meerkat_types::{LogIndex, LogPosition, MemberAttributes, MemberId, Revision, Term};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -53,7 +53,7 @@ const REGISTERS_BYTES: usize = 66;
 
 /// Nobody counts this far.
 const REVISION_END: Revision = Revision::new(1 << 62);
-const INDEX_END: u64 = 1 << 63;
+const INDEX_END: LogIndex = LogIndex(1 << 63);
 
 /// The small numbers that every batch changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +75,14 @@ impl Registers {
         let mut row = [0; REGISTERS_BYTES];
         row[0] = crate::digest::DIGEST_VERSION;
         row[1] = u8::from(self.applied.is_some());
-        let applied = self.applied.unwrap_or(LogPosition { term: 0, node: 0, index: 0 });
+        let applied = self.applied.unwrap_or(position([0; 3]));
         let numbers = [
             self.revision.get() as u64,
             Revision::compacted_to_wire(self.compacted) as u64,
             self.stamp_ms,
-            applied.term,
-            applied.node,
-            applied.index,
+            applied.term.0,
+            applied.node.0,
+            applied.index.0,
         ];
         for (slot, number) in row[2..50].chunks_exact_mut(8).zip(numbers) {
             slot.copy_from_slice(&number.to_be_bytes());
@@ -97,7 +97,7 @@ impl Registers {
             return None;
         }
         let number = |at: usize| row[at..at + 8].try_into().map(u64::from_be_bytes).ok();
-        let position = LogPosition { term: number(26)?, node: number(34)?, index: number(42)? };
+        let position = position([number(26)?, number(34)?, number(42)?]);
         let applied = match row[1] {
             0 => None,
             1 => Some(position),
@@ -165,9 +165,13 @@ fn read_format(db: &Db) -> Result<Option<u64>, StateError> {
 
 pub(crate) type Membership = (LogPosition, Bytes);
 
+fn position([term, node, index]: [u64; 3]) -> LogPosition {
+    LogPosition { term: Term(term), node: MemberId(node), index: LogIndex(index) }
+}
+
 pub(crate) fn put_membership(batch: &mut Batch, (position, bytes): &Membership) {
     let mut row = Vec::with_capacity(24 + bytes.len());
-    for number in [position.term, position.node, position.index] {
+    for number in [position.term.0, position.node.0, position.index.0] {
         row.extend_from_slice(&number.to_be_bytes());
     }
     row.extend_from_slice(bytes);
@@ -187,11 +191,11 @@ fn decode_membership(row: &[u8]) -> Result<Membership, StateError> {
         let bytes = take(&mut rest, 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map(u64::from_be_bytes).ok_or(damaged("membership"))
     };
-    let position = LogPosition { term: number()?, node: number()?, index: number()? };
+    let position = position([number()?, number()?, number()?]);
     Ok((position, Bytes::copy_from_slice(rest)))
 }
 
-pub(crate) type Members = BTreeMap<u64, MemberAttributes>;
+pub(crate) type Members = BTreeMap<MemberId, MemberAttributes>;
 
 pub(crate) fn put_member(batch: &mut Batch, member: &MemberAttributes) {
     let key = [MEMBER, &member.member.0.to_be_bytes()].concat();
@@ -203,7 +207,7 @@ pub(crate) fn load_members(view: &View) -> Result<Members, StateError> {
     let mut rows = view.scan(Column::Meta, MEMBER, Some(MEMBER_END));
     while let Some((key, row)) = rows.row() {
         let id = key[MEMBER.len()..].try_into().map(u64::from_be_bytes).map_err(|_| damaged("member"))?;
-        members.insert(id, member_row::decode(MemberId(id), row).ok_or(damaged("member"))?);
+        members.insert(MemberId(id), member_row::decode(MemberId(id), row).ok_or(damaged("member"))?);
         rows.step();
     }
     rows.finish()?;
@@ -211,18 +215,18 @@ pub(crate) fn load_members(view: &View) -> Result<Members, StateError> {
 }
 
 /// Notes that a member is gone for good, with all it published.
-pub(crate) fn put_removed(batch: &mut Batch, member: u64) {
-    let id = member.to_be_bytes();
+pub(crate) fn put_removed(batch: &mut Batch, member: MemberId) {
+    let id = member.0.to_be_bytes();
     batch.put(Column::Meta, &[REMOVED, &id].concat(), &[]);
     batch.delete(Column::Meta, &[MEMBER, &id].concat());
 }
 
-pub(crate) fn load_removed(view: &View) -> Result<BTreeSet<u64>, StateError> {
+pub(crate) fn load_removed(view: &View) -> Result<BTreeSet<MemberId>, StateError> {
     let mut removed = BTreeSet::new();
     let mut rows = view.scan(Column::Meta, REMOVED, Some(REMOVED_END));
     while let Some((key, _)) = rows.row() {
         let id = key[REMOVED.len()..].try_into().map_err(|_| damaged("removed"))?;
-        removed.insert(u64::from_be_bytes(id));
+        removed.insert(MemberId(u64::from_be_bytes(id)));
         rows.step();
     }
     rows.finish()?;
@@ -372,7 +376,7 @@ mod tests {
 
     #[test]
     fn registers_read_back_before_and_after_the_first_entry() {
-        let applied = Some(LogPosition { term: 3, node: u64::MAX, index: 9 });
+        let applied = Some(position([3, u64::MAX, 9]));
         let full = Registers {
             revision: at(7),
             compacted: Some(at(2)),
@@ -390,7 +394,7 @@ mod tests {
     fn registers_that_no_store_can_have_are_damaged() {
         let possible = Registers { revision: at(7), compacted: Some(at(7)), ..Registers::EMPTY };
         assert_eq!(Registers::decode(&possible.encode()), Some(possible));
-        let far = LogPosition { term: 1, node: 1, index: u64::MAX };
+        let far = position([1, 1, u64::MAX]);
         for impossible in [
             Registers { revision: at(0), ..possible },
             Registers { revision: at(i64::MAX), ..possible },

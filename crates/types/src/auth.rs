@@ -3,7 +3,7 @@
 //! A name is never empty and a [`Permission`] always covers a key: what the wire allows beyond that
 //! is refused where it is read. Passwords never come here, only what is kept of them.
 
-use crate::KeyRange;
+use crate::{KeyRange, LogIndex};
 use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -213,7 +213,7 @@ pub enum AuthDone {
     /// The revision of users and roles after it.
     Changed(AuthRevision),
     /// The token's number: the index of its entry in the log.
-    TokenAssigned { index: u64 },
+    TokenAssigned { index: LogIndex },
 }
 
 /// A token that every member is to know.
@@ -222,7 +222,7 @@ pub struct AssignedToken {
     pub token: TokenDigest,
     pub user: UserName,
     /// The index of its entry in the log.
-    pub index: u64,
+    pub index: LogIndex,
 }
 
 /// Why something about users and roles, or by somebody, is refused.

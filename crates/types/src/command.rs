@@ -1,6 +1,9 @@
 //! Every change the cluster can agree on.
 
-use crate::{Alarm, AlarmBy, Asker, AuthCommand, Key, KeyRange, LeaseId, LeaseTtl, MemberId, Revision, Txn};
+use crate::{
+    Alarm, AlarmBy, Asker, AuthCommand, Key, KeyRange, LeaseId, LeaseTtl, LogIndex, MemberId, Revision, Term,
+    Txn,
+};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -33,12 +36,12 @@ pub enum Command {
     /// leader may have promised it more time. `granted` tells which lease of that name.
     ExpireLease {
         lease: LeaseId,
-        granted: u64,
-        term: u64,
+        granted: LogIndex,
+        term: Term,
     },
     /// The leader of `term` notes what is left of some leases. Without effect in any other term.
     NoteLeases {
-        term: u64,
+        term: Term,
         notes: Vec<LeaseNote>,
     },
     /// A member tells the others under which name it runs and where clients reach it.
@@ -92,7 +95,7 @@ pub struct GrantLease {
 pub struct LeaseNote {
     pub id: LeaseId,
     /// Which lease of that name.
-    pub granted: u64,
+    pub granted: LogIndex,
     /// `None`: its whole time, since it was renewed.
     pub remaining: Option<Duration>,
 }

@@ -1,5 +1,6 @@
 //! Leases: by name, and what is agreed about each.
 
+use crate::LogIndex;
 use std::time::Duration;
 
 /// Any number but zero; zero is how the wire spells "no lease".
@@ -50,7 +51,7 @@ pub struct Lease {
     pub id: LeaseId,
     /// The index of the log entry that granted it. A name may be used again after its lease ended; what
     /// was decided about the old lease must not meet the new one.
-    pub granted: u64,
+    pub granted: LogIndex,
     pub ttl: LeaseTtl,
     /// What was left of it when a leader last noted so, if it was not renewed since. A new leader gives
     /// it this long, and the whole time if there is no note.

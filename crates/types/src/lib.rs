@@ -41,7 +41,7 @@ pub use key::Key;
 pub use key_range::KeyRange;
 pub use key_value::KeyValue;
 pub use lease::{Lease, LeaseId, LeaseTtl};
-pub use log_position::LogPosition;
+pub use log_position::{LogIndex, LogPosition, Term};
 pub use member::{ClusterId, MemberId};
 pub use outcome::{Deleted, LeaseGranted, Outcome, PutDone, Refusal, TxnDone};
 pub use range::{Consistency, KvPage, RangeAnswer, RangeQuery, RevisionBounds, Sort, SortOrder, SortTarget};

@@ -2,6 +2,7 @@
 
 use crate::MemberId;
 use std::fmt;
+use std::ops::Add;
 
 /// Counts the leaders: each election that succeeds is in a term of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +25,19 @@ impl LogIndex {
     #[must_use]
     pub const fn next(self) -> LogIndex {
         LogIndex(self.0 + 1)
+    }
+
+    /// How many entries it is above `earlier`; 0 if it is not.
+    pub const fn since(self, earlier: LogIndex) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<u64> for LogIndex {
+    type Output = LogIndex;
+
+    fn add(self, entries: u64) -> LogIndex {
+        LogIndex(self.0 + entries)
     }
 }
 

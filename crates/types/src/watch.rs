@@ -15,6 +15,11 @@ impl WatchId {
     pub const fn get(self) -> i64 {
         self.0
     }
+
+    #[must_use]
+    pub const fn next(self) -> WatchId {
+        WatchId(self.0 + 1)
+    }
 }
 
 impl fmt::Display for WatchId {

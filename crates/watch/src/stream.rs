@@ -136,7 +136,7 @@ pub(crate) struct Stream {
     pub(crate) id: StreamId,
     pub(crate) options: StreamOptions,
     pub(crate) watchers: BTreeMap<WatchId, u32>,
-    pub(crate) next_id: i64,
+    pub(crate) next_id: WatchId,
     pub(crate) items: VecDeque<Item>,
     /// Notes among the items, and those of them that were dealt.
     pub(crate) notes: usize,
@@ -170,7 +170,7 @@ impl Stream {
             id,
             options,
             watchers: BTreeMap::new(),
-            next_id: 0,
+            next_id: WatchId::new(0),
             items: VecDeque::new(),
             notes: 0,
             dealt: 0,
@@ -195,11 +195,12 @@ impl Stream {
             let free = id.get() != -1 && !self.watchers.contains_key(&id);
             return free.then_some(id);
         }
-        while self.watchers.contains_key(&WatchId::new(self.next_id)) {
-            self.next_id += 1;
+        let mut free = self.next_id;
+        while self.watchers.contains_key(&free) {
+            free = free.next();
         }
-        self.next_id += 1;
-        Some(WatchId::new(self.next_id - 1))
+        self.next_id = free.next();
+        Some(free)
     }
 
     pub(crate) fn push(&mut self, item: Item, awake: &mut Vec<Waker>) {

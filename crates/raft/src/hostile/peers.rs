@@ -8,6 +8,7 @@ use crate::type_config::{PeerNode, StoredMembership};
 use bytes::Bytes;
 use meerkat_mangle::Fuzz;
 use meerkat_proto::pb::peer as pb;
+use meerkat_types::MemberId;
 use openraft::Membership;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,15 +17,18 @@ fn ballot() -> Option<pb::Ballot> {
     Some(pb::Ballot { term: 3, node: 7, committed: true })
 }
 
-fn at(index: u64) -> Option<pb::LogId> {
-    Some(pb::LogId { term: 3, node: 7, index })
+fn at(number: u64) -> Option<pb::LogId> {
+    Some(pb::LogId { term: 3, node: 7, index: number })
 }
 
 fn stored_membership() -> Bytes {
     let node =
         PeerNode { name: "m".into(), peer_urls: vec!["http://127.0.0.1:2380".into()], becomes_voter: true };
-    let nodes = BTreeMap::from([(7, node.clone()), (8, node)]);
-    let membership = Membership::new(vec![BTreeSet::from([7]), BTreeSet::from([7, 8])], nodes);
+    let nodes = BTreeMap::from([(MemberId(7), node.clone()), (MemberId(8), node)]);
+    let membership = Membership::new(
+        vec![BTreeSet::from([MemberId(7)]), BTreeSet::from([MemberId(7), MemberId(8)])],
+        nodes,
+    );
     codec::encode_membership(&StoredMembership::new(None, membership.expect("a membership")))
 }
 

@@ -8,9 +8,9 @@ use meerkat_state::{LogEntry, Machine, Payload, StateReader};
 use meerkat_types::{
     Alarm, AlarmBy, AlarmKind, Asker, AuthCommand, AuthRevision, Command, Compact, Compare, CompareOperator,
     CompareTarget, Consistency, DeleteRange, GrantLease, Key, KeyRange, LeaseId, LeaseNote, LeaseTtl,
-    LogPosition, MemberAttributes, MemberId, NewLease, NewValue, Password, Permission, PermissionKind,
-    Proposal, Put, RangeQuery, RequestId, Revision, RevisionBounds, RoleName, Sort, TokenDigest, Txn, TxnOp,
-    UserName, Way,
+    LogIndex, LogPosition, MemberAttributes, MemberId, NewLease, NewValue, Password, Permission,
+    PermissionKind, Proposal, Put, RangeQuery, RequestId, Revision, RevisionBounds, RoleName, Sort, Term,
+    TokenDigest, Txn, TxnOp, UserName, Way,
 };
 use std::time::Duration;
 
@@ -62,8 +62,8 @@ fn of_leases() -> Vec<Command> {
     vec![
         Command::GrantLease(GrantLease { id, ttl }),
         Command::Put(Put { lease: NewLease::Set(Some(id)), ..put(b"leased") }),
-        Command::NoteLeases { term: 1, notes: vec![LeaseNote { id, granted: 1, remaining }] },
-        Command::ExpireLease { lease: id, granted: 1, term: 1 },
+        Command::NoteLeases { term: Term(1), notes: vec![LeaseNote { id, granted: LogIndex(1), remaining }] },
+        Command::ExpireLease { lease: id, granted: LogIndex(1), term: Term(1) },
         Command::RevokeLease(id),
     ]
 }
@@ -142,7 +142,7 @@ fn a_mutated_proposal_is_refused_or_applied_and_never_a_panic() {
         let again = entry::decode(entry::encode(&proposal)).expect("reads what it wrote");
         assert_eq!(again, proposal);
         index += 1;
-        let position = LogPosition { term: 1, node: 1, index };
+        let position = LogPosition { term: Term(1), node: MemberId(1), index: LogIndex(index) };
         let applied = machine.apply(&[LogEntry { position, payload: Payload::Command(proposal) }]);
         applied.expect("a sound database takes every command");
         true

@@ -7,6 +7,7 @@
 
 use crate::type_config::{EncodedProposal, Entry, LogId, PeerNode, StoredMembership, TypeConfig, Vote};
 use bytes::{Buf, BufMut, Bytes};
+use meerkat_types::MemberId;
 use openraft::type_config::alias::{CommittedLeaderIdOf, LeaderIdOf};
 use openraft::{EntryPayload, Membership};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +44,7 @@ pub fn entry_bytes(entry: &Entry) -> usize {
 
 pub fn put_log_id(out: &mut Vec<u8>, id: &LogId) {
     out.put_u64_le(id.leader_id.term);
-    out.put_u64_le(id.leader_id.node_id);
+    out.put_u64_le(id.leader_id.node_id.0);
     out.put_u64_le(id.index);
 }
 
@@ -80,7 +81,7 @@ pub fn decode_optional_log_id(bytes: &[u8]) -> io::Result<Option<LogId>> {
 
 pub fn put_vote(out: &mut Vec<u8>, vote: &Vote) {
     out.put_u64_le(vote.leader_id.term);
-    out.put_u64_le(vote.leader_id.node_id);
+    out.put_u64_le(vote.leader_id.node_id.0);
     out.put_u8(u8::from(vote.committed));
 }
 
@@ -92,7 +93,7 @@ pub fn encode_vote(vote: &Vote) -> Bytes {
 
 pub fn decode_vote(bytes: &[u8]) -> io::Result<Vote> {
     whole(bytes, |input| {
-        let leader_id = LeaderIdOf::<TypeConfig> { term: take_counter(input)?, node_id: take_u64(input)? };
+        let leader_id = LeaderIdOf::<TypeConfig> { term: take_counter(input)?, node_id: take_member(input)? };
         let committed = take_flag(input)?;
         Ok(Vote { leader_id, committed })
     })
@@ -146,7 +147,7 @@ pub fn decode_membership(bytes: &[u8]) -> io::Result<StoredMembership> {
     })
 }
 
-fn put_membership(out: &mut Vec<u8>, membership: &Membership<u64, PeerNode>) {
+fn put_membership(out: &mut Vec<u8>, membership: &Membership<MemberId, PeerNode>) {
     let flags = membership.nodes().any(|(_, node)| node.becomes_voter);
     out.put_u8(if flags { MEMBERSHIP_VERSION_WITH_FLAGS } else { MEMBERSHIP_VERSION });
     let configs = membership.get_joint_config();
@@ -154,12 +155,12 @@ fn put_membership(out: &mut Vec<u8>, membership: &Membership<u64, PeerNode>) {
     for voters in configs {
         put_len(out, voters.len());
         for voter in voters {
-            out.put_u64_le(*voter);
+            out.put_u64_le(voter.0);
         }
     }
     put_len(out, membership.nodes().count());
     for (id, node) in membership.nodes() {
-        out.put_u64_le(*id);
+        out.put_u64_le(id.0);
         put_text(out, &node.name);
         put_len(out, node.peer_urls.len());
         for url in &node.peer_urls {
@@ -171,7 +172,7 @@ fn put_membership(out: &mut Vec<u8>, membership: &Membership<u64, PeerNode>) {
     }
 }
 
-fn take_membership(input: &mut &[u8]) -> io::Result<Membership<u64, PeerNode>> {
+fn take_membership(input: &mut &[u8]) -> io::Result<Membership<MemberId, PeerNode>> {
     let version = take_u8(input)?;
     if ![MEMBERSHIP_VERSION, MEMBERSHIP_VERSION_WITH_FLAGS].contains(&version) {
         return Err(malformed(format!(
@@ -182,13 +183,13 @@ fn take_membership(input: &mut &[u8]) -> io::Result<Membership<u64, PeerNode>> {
     for _ in 0..take_len(input)? {
         let mut voters = BTreeSet::new();
         for _ in 0..take_len(input)? {
-            voters.insert(take_u64(input)?);
+            voters.insert(take_member(input)?);
         }
         configs.push(voters);
     }
     let mut nodes = BTreeMap::new();
     for _ in 0..take_len(input)? {
-        let id = take_u64(input)?;
+        let id = take_member(input)?;
         let name = take_text(input)?;
         let mut peer_urls = Vec::new();
         for _ in 0..take_len(input)? {
@@ -215,7 +216,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 
 fn take_log_id(input: &mut &[u8]) -> io::Result<LogId> {
     let leader_id =
-        CommittedLeaderIdOf::<TypeConfig> { term: take_counter(input)?, node_id: take_u64(input)? };
+        CommittedLeaderIdOf::<TypeConfig> { term: take_counter(input)?, node_id: take_member(input)? };
     Ok(LogId { leader_id, index: take_counter(input)? })
 }
 
@@ -243,6 +244,10 @@ fn take_flag(input: &mut &[u8]) -> io::Result<bool> {
 
 fn take_u64(input: &mut &[u8]) -> io::Result<u64> {
     input.try_get_u64_le().map_err(|_| cut_off())
+}
+
+fn take_member(input: &mut &[u8]) -> io::Result<MemberId> {
+    take_u64(input).map(MemberId)
 }
 
 /// A count. Each thing counted takes at least a byte, so a larger count than that is refused
@@ -279,31 +284,35 @@ mod tests {
     use super::*;
 
     fn log_id(term: u64, node: u64, index: u64) -> LogId {
-        LogId { leader_id: CommittedLeaderIdOf::<TypeConfig> { term, node_id: node }, index }
+        LogId { leader_id: CommittedLeaderIdOf::<TypeConfig> { term, node_id: MemberId(node) }, index }
     }
 
-    fn membership() -> Membership<u64, PeerNode> {
+    fn membership() -> Membership<MemberId, PeerNode> {
         let node = |name: &str, urls: &[&str]| PeerNode {
             name: name.into(),
             peer_urls: urls.iter().map(|u| (*u).into()).collect(),
             becomes_voter: false,
         };
         let nodes = BTreeMap::from([
-            (1, node("a", &["http://127.0.0.1:1", "http://[::1]:1"])),
-            (2, node("b", &["http://127.0.0.1:2"])),
-            (u64::MAX, node("", &[])),
+            (MemberId(1), node("a", &["http://127.0.0.1:1", "http://[::1]:1"])),
+            (MemberId(2), node("b", &["http://127.0.0.1:2"])),
+            (MemberId(u64::MAX), node("", &[])),
         ]);
-        Membership::new(vec![BTreeSet::from([1]), BTreeSet::from([1, 2])], nodes).expect("valid membership")
+        Membership::new(
+            vec![BTreeSet::from([MemberId(1)]), BTreeSet::from([MemberId(1), MemberId(2)])],
+            nodes,
+        )
+        .expect("valid membership")
     }
 
     /// With a member on its way to a vote.
-    fn flagged() -> Membership<u64, PeerNode> {
+    fn flagged() -> Membership<MemberId, PeerNode> {
         let plain = membership();
         let nodes = plain
             .nodes()
-            .map(|(id, node)| (*id, PeerNode { becomes_voter: *id == u64::MAX, ..node.clone() }));
-        let nodes: BTreeMap<u64, PeerNode> = nodes.collect();
-        Membership::new(vec![BTreeSet::from([1, 2])], nodes).expect("valid membership")
+            .map(|(id, node)| (*id, PeerNode { becomes_voter: *id == MemberId(u64::MAX), ..node.clone() }));
+        let nodes: BTreeMap<MemberId, PeerNode> = nodes.collect();
+        Membership::new(vec![BTreeSet::from([MemberId(1), MemberId(2)])], nodes).expect("valid membership")
     }
 
     #[test]
@@ -341,7 +350,7 @@ mod tests {
         }
         let nothing = StoredMembership::default();
         assert_eq!(decode_membership(&encode_membership(&nothing)).expect("membership"), nothing);
-        for vote in [Vote::new(5, 6), Vote::new_committed(7, 8)] {
+        for vote in [Vote::new(5, MemberId(6)), Vote::new_committed(7, MemberId(8))] {
             assert_eq!(decode_vote(&encode_vote(&vote)).expect("vote"), vote);
         }
         let id = log_id(COUNTER_END - 1, u64::MAX, 1);
@@ -364,7 +373,7 @@ mod tests {
         for id in [log_id(COUNTER_END, 1, 1), log_id(1, 1, u64::MAX)] {
             assert!(decode_log_id(&encode_log_id(&id)).is_err(), "{id}");
         }
-        assert!(decode_vote(&encode_vote(&Vote::new(u64::MAX, 1))).is_err());
+        assert!(decode_vote(&encode_vote(&Vote::new(u64::MAX, MemberId(1)))).is_err());
     }
 
     #[test]

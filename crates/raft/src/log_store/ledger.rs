@@ -14,6 +14,7 @@ use super::segment::Segment;
 use super::tail::Tail;
 use super::writer::{Opened, Placed, Step, Writer};
 use crate::type_config::{Entry, LogId, TypeConfig, Vote};
+use meerkat_types::LogIndex;
 use openraft::storage::IOFlushed;
 use std::io;
 use std::sync::Arc;
@@ -95,7 +96,9 @@ impl Ledger {
 
     pub fn append(&mut self, entry: Entry) -> io::Result<()> {
         let log_id = entry.log_id;
-        if let Some(expected) = self.tail.expected_index().filter(|expected| *expected != log_id.index) {
+        if let Some(expected) =
+            self.tail.expected_index().filter(|expected| *expected != LogIndex(log_id.index))
+        {
             let text = format!("entry {log_id} was appended where index {expected} is next");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }

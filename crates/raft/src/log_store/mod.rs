@@ -42,6 +42,7 @@ use flusher::{Flusher, Shared};
 use ledger::{Completion, Ledger};
 use meerkat_fault as fault;
 use meerkat_fault::{Condvar, Mutex};
+use meerkat_types::{ClusterId, LogIndex, MemberId};
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use std::io;
@@ -61,8 +62,8 @@ const _: () = assert!(SEGMENT_BYTES_MAX + (record::PAYLOAD_BYTES_MAX as u64) < u
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     pub dir: PathBuf,
-    pub cluster_id: u64,
-    pub member_id: u64,
+    pub cluster_id: ClusterId,
+    pub member_id: MemberId,
     /// Size of a new segment. One that must hold a larger record is made larger.
     pub segment_bytes: u64,
     /// Recent entries kept in memory. Entries that are not synced yet stay, whatever this says.
@@ -75,7 +76,7 @@ impl LogOptions {
     pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
     pub const CACHE_BYTES_DEFAULT: usize = 32 << 20;
 
-    pub fn new(dir: impl Into<PathBuf>, cluster_id: u64, member_id: u64) -> LogOptions {
+    pub fn new(dir: impl Into<PathBuf>, cluster_id: ClusterId, member_id: MemberId) -> LogOptions {
         LogOptions {
             dir: dir.into(),
             cluster_id,
@@ -196,7 +197,7 @@ impl LogStore {
     }
 
     /// Bytes of records written after the entry at `index`.
-    pub fn bytes_since(&self, index: u64) -> u64 {
+    pub fn bytes_since(&self, index: LogIndex) -> u64 {
         self.reader.shared.ledger.lock().tail.bytes_since(index)
     }
 

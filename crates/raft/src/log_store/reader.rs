@@ -13,6 +13,7 @@ use super::tail::{Limit, Plan, Span};
 use crate::type_config::{Entry, TypeConfig, Vote};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
+use meerkat_types::LogIndex;
 use openraft::{OptionalSend, RaftLogReader};
 use std::fmt::Debug;
 use std::io;
@@ -29,7 +30,7 @@ pub struct LogReader {
 }
 
 impl LogReader {
-    async fn read(&self, range: Range<u64>, limit: Limit) -> io::Result<Vec<Entry>> {
+    async fn read(&self, range: Range<LogIndex>, limit: Limit) -> io::Result<Vec<Entry>> {
         let plan = {
             let ledger = self.shared.ledger.lock();
             if let Some(failure) = &ledger.failure {
@@ -58,7 +59,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
-        self.read(start..end, ANSWER).await
+        self.read(LogIndex(start)..LogIndex(end), ANSWER).await
     }
 
     /// In bounded pieces: what is applied after a restart may be larger than memory.
@@ -72,7 +73,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
             let Some(last) = entries.last() else {
                 return Ok::<_, io::Error>(None);
             };
-            let rest = last.log_id.index + 1..range.end;
+            let rest = LogIndex(last.log_id.index + 1)..range.end;
             Ok(Some((stream::iter(entries).map(Ok::<_, io::Error>), (reader, rest))))
         })
         .try_flatten()
@@ -80,7 +81,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
     }
 }
 
-fn half_open(range: &impl RangeBounds<u64>) -> Range<u64> {
+fn half_open(range: &impl RangeBounds<u64>) -> Range<LogIndex> {
     let start = match range.start_bound() {
         Bound::Included(start) => *start,
         Bound::Excluded(before) => before.saturating_add(1),
@@ -91,7 +92,7 @@ fn half_open(range: &impl RangeBounds<u64>) -> Range<u64> {
         Bound::Excluded(end) => *end,
         Bound::Unbounded => u64::MAX,
     };
-    start..end
+    LogIndex(start)..LogIndex(end)
 }
 
 fn read_plan(plan: Plan) -> io::Result<Vec<Entry>> {
@@ -118,7 +119,7 @@ fn read_span(span: &Span, entries: &mut Vec<Entry>) -> io::Result<()> {
             return Err(damaged(span, *offset, index));
         };
         let entry = codec::decode_entry(&bytes.slice_ref(found.payload))?;
-        if found.kind != Kind::Entry || entry.log_id.index != index {
+        if found.kind != Kind::Entry || entry.log_id.index != index.0 {
             return Err(damaged(span, *offset, index));
         }
         entries.push(entry);
@@ -135,7 +136,7 @@ fn record_end(file: &dyn LogFile, at: u64, at_most: u64) -> io::Result<u64> {
     Ok(at_most.min(at + record_bytes(len as usize) as u64))
 }
 
-fn damaged(span: &Span, offset: u32, index: u64) -> io::Error {
+fn damaged(span: &Span, offset: u32, index: LogIndex) -> io::Error {
     let text = format!(
         "entry {index} of the log is damaged on disk, in segment {:016x} at offset {offset}",
         span.number

@@ -19,6 +19,7 @@ use super::record::{self, Found, Kind, MARK_BYTES, Record};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, file_name, number_of};
 use super::tail::Tail;
 use super::writer::{Place, Writer};
+use meerkat_types::LogIndex;
 use std::io;
 use std::sync::Arc;
 
@@ -127,7 +128,7 @@ impl Scan<'_> {
             return Err(self.refuse_file(
                 number,
                 &format!(
-                    "it belongs to member {:x} of cluster {:x}, not to member {:x} of cluster {:x}",
+                    "it belongs to member {} of cluster {}, not to member {} of cluster {}",
                     header.member_id, header.cluster_id, options.member_id, options.cluster_id
                 ),
             ));
@@ -174,7 +175,7 @@ impl Scan<'_> {
                 // A log that begins with this segment may begin anywhere: the entries before it
                 // are purged, as a later record will say.
                 let expected = self.tail.expected_index().filter(|_| !self.tail.is_empty());
-                if expected.is_some_and(|expected| expected != log_id.index) {
+                if expected.is_some_and(|expected| expected != LogIndex(log_id.index)) {
                     return Err(refuse(format!("entry {log_id} is out of order")));
                 }
                 self.tail.push_indexed(log_id, at as u64);
@@ -224,7 +225,7 @@ impl Scan<'_> {
     fn check_complete(&self, first_number: Option<u64>) -> io::Result<()> {
         let purged = self.tail.positions.purged;
         let begins_right = match purged {
-            Some(purged) => self.tail.first_index() == purged.index + 1,
+            Some(purged) => self.tail.first_index() == LogIndex(purged.index + 1),
             // Without a purge no segment was ever removed.
             None => first_number.is_none_or(|number| number == 1),
         };

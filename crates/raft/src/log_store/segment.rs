@@ -10,6 +10,7 @@
 //! can never leave a segment that stands for older ones without what they knew.
 
 use super::disk::LogFile;
+use meerkat_types::{ClusterId, LogIndex, MemberId};
 use std::io;
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ const SUFFIX: &str = ".log";
 /// What the first 64 bytes of a segment say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    pub cluster_id: u64,
-    pub member_id: u64,
+    pub cluster_id: ClusterId,
+    pub member_id: MemberId,
     /// Position in the sequence of segments, from 1, without gaps.
     pub number: u64,
     pub first_sequence: u64,
@@ -41,7 +42,7 @@ impl SegmentHeader {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.head_bytes.to_le_bytes());
-        let numbers = [self.cluster_id, self.member_id, self.number, self.first_sequence, self.salt];
+        let numbers = [self.cluster_id.0, self.member_id.0, self.number, self.first_sequence, self.salt];
         for (i, number) in numbers.into_iter().enumerate() {
             bytes[16 + i * 8..24 + i * 8].copy_from_slice(&number.to_le_bytes());
         }
@@ -71,8 +72,8 @@ impl SegmentHeader {
         let number =
             |i: usize| u64::from_le_bytes(bytes[16 + i * 8..24 + i * 8].try_into().expect("eight bytes"));
         Ok(SegmentHeader {
-            cluster_id: number(0),
-            member_id: number(1),
+            cluster_id: ClusterId(number(0)),
+            member_id: MemberId(number(1)),
             number: number(2),
             first_sequence: number(3),
             salt: number(4),
@@ -99,7 +100,7 @@ pub struct Segment {
     /// `None` until the flush thread has made the file; its entries are all in the cache until then.
     pub file: Option<Arc<dyn LogFile>>,
     /// Log index of `offsets[0]`. Means nothing while `offsets` is empty.
-    pub first_index: u64,
+    pub first_index: LogIndex,
     /// Where the record of each live entry begins. Consecutive entries; 4 bytes each, as a segment
     /// stays below 4 GiB.
     pub offsets: Vec<u32>,
@@ -109,10 +110,17 @@ pub struct Segment {
 
 impl Segment {
     pub fn new(number: u64, salt: u64, file: Option<Arc<dyn LogFile>>) -> Segment {
-        Segment { number, salt, file, first_index: 0, offsets: Vec::new(), end: SEGMENT_HEADER_BYTES as u64 }
+        Segment {
+            number,
+            salt,
+            file,
+            first_index: LogIndex(0),
+            offsets: Vec::new(),
+            end: SEGMENT_HEADER_BYTES as u64,
+        }
     }
 
-    pub fn push(&mut self, index: u64, offset: u64) {
+    pub fn push(&mut self, index: LogIndex, offset: u64) {
         if self.offsets.is_empty() {
             self.first_index = index;
         }
@@ -121,27 +129,27 @@ impl Segment {
     }
 
     /// One past the last live entry. Only of use when there is one.
-    pub fn end_index(&self) -> u64 {
+    pub fn end_index(&self) -> LogIndex {
         self.first_index + self.offsets.len() as u64
     }
 
     /// Forgets the entries from `index` on.
-    pub fn truncate_from(&mut self, index: u64) {
-        let keep = index.saturating_sub(self.first_index).min(self.offsets.len() as u64);
+    pub fn truncate_from(&mut self, index: LogIndex) {
+        let keep = index.since(self.first_index).min(self.offsets.len() as u64);
         self.offsets.truncate(usize::try_from(keep).expect("at most the length"));
     }
 
     /// No entry above `purged` is in this segment.
-    pub fn ends_within(&self, purged: u64) -> bool {
-        self.offsets.is_empty() || self.end_index() <= purged + 1
+    pub fn ends_within(&self, purged: LogIndex) -> bool {
+        self.offsets.is_empty() || self.end_index() <= purged.next()
     }
 
     /// Bytes of records from the entry `index` on, or all when it is before this segment.
-    pub fn bytes_from(&self, index: u64) -> u64 {
+    pub fn bytes_from(&self, index: LogIndex) -> u64 {
         if self.offsets.is_empty() || index <= self.first_index {
             return self.end - SEGMENT_HEADER_BYTES as u64;
         }
-        let place = usize::try_from(index - self.first_index).unwrap_or(usize::MAX);
+        let place = usize::try_from(index.since(self.first_index)).unwrap_or(usize::MAX);
         self.offsets.get(place).map_or(0, |offset| self.end - u64::from(*offset))
     }
 
@@ -156,8 +164,14 @@ impl Segment {
 mod tests {
     use super::*;
 
-    const HEADER: SegmentHeader =
-        SegmentHeader { cluster_id: 1, member_id: 2, number: 3, first_sequence: 4, salt: 5, head_bytes: 88 };
+    const HEADER: SegmentHeader = SegmentHeader {
+        cluster_id: ClusterId(1),
+        member_id: MemberId(2),
+        number: 3,
+        first_sequence: 4,
+        salt: 5,
+        head_bytes: 88,
+    };
 
     #[test]
     fn a_header_reads_back() {
@@ -192,11 +206,11 @@ mod tests {
     #[test]
     fn bytes_are_counted_from_an_entry() {
         let mut segment = Segment::new(1, 0, None);
-        segment.push(10, 64);
-        segment.push(11, 100);
+        segment.push(LogIndex(10), 64);
+        segment.push(LogIndex(11), 100);
         segment.end = 164;
         for (index, bytes) in [(5, 100), (10, 100), (11, 64), (12, 0)] {
-            assert_eq!(segment.bytes_from(index), bytes, "from {index}");
+            assert_eq!(segment.bytes_from(LogIndex(index)), bytes, "from {index}");
         }
     }
 }

@@ -15,6 +15,7 @@ use super::disk::LogFile;
 use super::segment::Segment;
 use super::writer::Positions;
 use crate::type_config::{Entry, LogId};
+use meerkat_types::LogIndex;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -30,8 +31,8 @@ const ENTRY_OVERHEAD_BYTES: usize = 96;
 pub struct Tail {
     pub positions: Positions,
     pub segments: VecDeque<Segment>,
-    first: u64,
-    next: u64,
+    first: LogIndex,
+    next: LogIndex,
     /// The last entry, or the purge position when there is none.
     last: Option<LogId>,
     cache: VecDeque<Cached>,
@@ -67,7 +68,7 @@ pub struct Span {
     pub file: Arc<dyn LogFile>,
     pub number: u64,
     pub salt: u64,
-    pub first_index: u64,
+    pub first_index: LogIndex,
     /// Where each entry's record begins. Never empty.
     pub offsets: Vec<u32>,
     /// The last one ends here at the latest.
@@ -79,8 +80,8 @@ impl Tail {
         Tail {
             positions: Positions::default(),
             segments: VecDeque::new(),
-            first: 0,
-            next: 0,
+            first: LogIndex(0),
+            next: LogIndex(0),
             last: None,
             cache: VecDeque::new(),
             cache_bytes: 0,
@@ -96,31 +97,32 @@ impl Tail {
         self.first == self.next
     }
 
-    pub fn first_index(&self) -> u64 {
+    pub fn first_index(&self) -> LogIndex {
         self.first
     }
 
     /// Which index an appended entry must have; `None` when any will do, in a log that never had one.
-    pub fn expected_index(&self) -> Option<u64> {
-        self.last.map(|last| last.index + 1)
+    pub fn expected_index(&self) -> Option<LogIndex> {
+        self.last.map(|last| after(Some(&last)))
     }
 
     /// Adds an entry whose record stands in the last segment.
     pub fn push_indexed(&mut self, log_id: LogId, offset: u64) {
+        let index = LogIndex(log_id.index);
         if self.is_empty() {
-            self.first = log_id.index;
-            self.next = log_id.index;
+            self.first = index;
+            self.next = index;
         }
-        assert_eq!(log_id.index, self.next, "entries are consecutive");
+        assert_eq!(index, self.next, "entries are consecutive");
         let segment = self.segments.back_mut().expect("a record stands in a segment");
-        segment.push(log_id.index, offset);
-        self.next += 1;
+        segment.push(index, offset);
+        self.next = index.next();
         self.last = Some(log_id);
     }
 
     /// Keeps in memory the entry that was just pushed.
     pub fn push_cached(&mut self, entry: Entry, sequence: u64) {
-        assert_eq!(entry.log_id.index + 1, self.next, "the entry just indexed");
+        assert_eq!(after(Some(&entry.log_id)), self.next, "the entry just indexed");
         let bytes = codec::entry_bytes(&entry) + ENTRY_OVERHEAD_BYTES;
         self.cache_bytes += bytes;
         self.cache.push_back(Cached { entry, sequence, bytes });
@@ -138,14 +140,14 @@ impl Tail {
 
     /// Forgets every entry above `keep`.
     pub fn truncate_after(&mut self, keep: Option<&LogId>) {
-        let end = keep.map_or(0, |id| id.index + 1);
+        let end = after(keep);
         if self.next <= end {
             return;
         }
         for segment in &mut self.segments {
             segment.truncate_from(end);
         }
-        while self.cache.back().is_some_and(|cached| end <= cached.entry.log_id.index) {
+        while self.cache.back().is_some_and(|cached| end <= LogIndex(cached.entry.log_id.index)) {
             let cached = self.cache.pop_back().expect("just seen");
             self.cache_bytes -= cached.bytes;
         }
@@ -155,7 +157,7 @@ impl Tail {
         } else {
             // Nothing is left; the log goes on after what was purged.
             self.last = self.positions.purged;
-            self.first = self.last.map_or(0, |purged| purged.index + 1);
+            self.first = after(self.last.as_ref());
             self.next = self.first;
         }
     }
@@ -167,15 +169,16 @@ impl Tail {
         while self.cache.front().is_some_and(|cached| cached.entry.log_id.index <= upto.index) {
             self.pop_cached_front();
         }
-        if upto.index + 1 < self.next {
-            self.first = self.first.max(upto.index + 1);
+        let first = after(Some(&upto));
+        if first < self.next {
+            self.first = self.first.max(first);
             return;
         }
         for segment in &mut self.segments {
             segment.offsets.clear();
         }
-        self.first = upto.index + 1;
-        self.next = self.first;
+        self.first = first;
+        self.next = first;
         self.last = Some(upto);
     }
 
@@ -186,7 +189,7 @@ impl Tail {
         let Some(purged) = self.positions.purged else {
             return numbers;
         };
-        while self.segments.len() > 1 && self.segments[0].ends_within(purged.index) {
+        while self.segments.len() > 1 && self.segments[0].ends_within(LogIndex(purged.index)) {
             numbers.extend(self.segments.pop_front().map(|segment| segment.number));
         }
         numbers
@@ -194,12 +197,12 @@ impl Tail {
 
     /// Bytes of records on disk.
     pub fn total_bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.bytes_from(0)).sum()
+        self.segments.iter().map(|segment| segment.bytes_from(LogIndex(0))).sum()
     }
 
     /// Bytes of records written after the entry at `index`.
-    pub fn bytes_since(&self, index: u64) -> u64 {
-        let from = index.saturating_add(1);
+    pub fn bytes_since(&self, index: LogIndex) -> u64 {
+        let from = LogIndex(index.0.saturating_add(1));
         let newer = self.segments.iter().rev();
         // The first segment, from the end, that begins at or before the entry is the last to count.
         let mut bytes = 0;
@@ -213,15 +216,15 @@ impl Tail {
     }
 
     /// Plans a read of what there is in `range`, up to a limit but at least one entry.
-    pub fn plan(&self, range: Range<u64>, limit: Limit) -> io::Result<Plan> {
+    pub fn plan(&self, range: Range<LogIndex>, limit: Limit) -> io::Result<Plan> {
         let mut plan = Plan { spans: Vec::new(), cached: Vec::new() };
         let start = range.start.max(self.first);
         let end = range.end.min(self.next);
         if end <= start {
             return Ok(plan);
         }
-        let end = end.min(start.saturating_add(limit.entries.max(1)));
-        let cached_first = self.next - self.cache.len() as u64;
+        let end = end.min(LogIndex(start.0.saturating_add(limit.entries.max(1))));
+        let cached_first = LogIndex(self.next.0 - self.cache.len() as u64);
         let disk_end = end.min(cached_first);
         let mut left = limit.bytes;
         if start < disk_end && !self.plan_spans(start..disk_end, &mut left, &mut plan.spans)? {
@@ -229,34 +232,34 @@ impl Tail {
         }
         let mut index = start.max(cached_first);
         while index < end {
-            let cached = &self.cache[usize::try_from(index - cached_first).expect("in the cache")];
+            let cached = &self.cache[usize::try_from(index.since(cached_first)).expect("in the cache")];
             let bytes = cached.bytes as u64;
             if left < bytes && start < index {
                 break;
             }
             left = left.saturating_sub(bytes);
             plan.cached.push(cached.entry.clone());
-            index += 1;
+            index = index.next();
         }
         Ok(plan)
     }
 
     /// Whether all of `range` fitted into the limit.
-    fn plan_spans(&self, range: Range<u64>, left: &mut u64, spans: &mut Vec<Span>) -> io::Result<bool> {
+    fn plan_spans(&self, range: Range<LogIndex>, left: &mut u64, spans: &mut Vec<Span>) -> io::Result<bool> {
         let mut index = range.start;
         let begins_after =
             |segment: &Segment| segment.offsets.is_empty() || segment.end_index() <= range.start;
         for segment in self.segments.iter().skip_while(|segment| begins_after(segment)) {
             while index < range.end && !segment.offsets.is_empty() && index < segment.end_index() {
-                let place = usize::try_from(index - segment.first_index).expect("in the segment");
-                let most = usize::try_from(range.end - index).unwrap_or(usize::MAX);
+                let place = usize::try_from(index.since(segment.first_index)).expect("in the segment");
+                let most = usize::try_from(range.end.since(index)).unwrap_or(usize::MAX);
                 let count = segment.entries_within(place, most, SPAN_BYTES_MAX.min(*left));
                 if count == 0 && !spans.is_empty() {
                     return Ok(false);
                 }
                 let span = segment.span(place, count.max(1))?;
                 *left = left.saturating_sub(span.end - u64::from(span.offsets[0]));
-                index += span.offsets.len() as u64;
+                index = index + span.offsets.len() as u64;
                 spans.push(span);
             }
         }
@@ -271,6 +274,11 @@ impl Tail {
             self.cache_bytes -= cached.bytes;
         }
     }
+}
+
+/// The index after this position; 0 after none.
+fn after(id: Option<&LogId>) -> LogIndex {
+    id.map_or(LogIndex(0), |id| LogIndex(id.index + 1))
 }
 
 impl Segment {

@@ -11,6 +11,7 @@ use super::codec;
 use super::record::{self, Kind, MARK_BYTES, record_bytes};
 use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::type_config::{LogId, Vote};
+use meerkat_types::{ClusterId, MemberId};
 use std::io;
 
 /// What is not an entry, and must survive the removal of old segments.
@@ -79,8 +80,8 @@ pub struct Opened {
 }
 
 pub struct Writer {
-    cluster_id: u64,
-    member_id: u64,
+    cluster_id: ClusterId,
+    member_id: MemberId,
     segment_bytes: u64,
     place: Place,
     next_sequence: u64,

@@ -61,7 +61,7 @@ impl MemberChanges {
             presence: links.presence().clone(),
             reader: reader.clone(),
             rules,
-            me: links.identity().member.0,
+            me: links.identity().member,
             timeout,
             turn: tokio::sync::Mutex::default(),
         });
@@ -77,9 +77,9 @@ impl MemberChanges {
     ) -> Result<(MemberId, Vec<Peer>), ChangeError> {
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let present = self.leadership.peers();
-        let taken = |id: MemberId| present.iter().any(|peer| peer.id == id.0) || self.reader.is_removed(id);
+        let taken = |id: MemberId| present.iter().any(|peer| peer.id == id) || self.reader.is_removed(id);
         let id = identity::added_member_id(&peer_urls, seconds, taken);
-        let members = self.make(Change::Add { id: id.0, peer_urls, learner }).await?;
+        let members = self.make(Change::Add { id, peer_urls, learner }).await?;
         Ok((id, members))
     }
 
@@ -109,8 +109,8 @@ impl MemberChanges {
         Err(ChangeError::Timeout)
     }
 
-    async fn ask(&self, leader: u64, change: &Change, again: bool, within: Duration) -> Asked {
-        let result = if leader == self.links.identity().member.0 {
+    async fn ask(&self, leader: MemberId, change: &Change, again: bool, within: Duration) -> Asked {
+        let result = if leader == self.links.identity().member {
             self.changer.change(change, again).await
         } else {
             match self.ask_peer(leader, change, again, within).await {
@@ -127,7 +127,7 @@ impl MemberChanges {
 
     async fn ask_peer(
         &self,
-        leader: u64,
+        leader: MemberId,
         change: &Change,
         again: bool,
         within: Duration,

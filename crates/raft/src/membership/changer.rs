@@ -11,9 +11,9 @@ use super::{ChangeError, Changed};
 use crate::leadership::{Leadership, peers_of};
 use crate::presence::Presence;
 use crate::state_machine::MeerkatRaft;
-use crate::type_config::{LogId, PeerNode, StoredMembership, TypeConfig};
+use crate::type_config::{LogId, PeerNode, StoredMembership, TypeConfig, index_of};
 use meerkat_state::StateReader;
-use meerkat_types::MemberId;
+use meerkat_types::{LogIndex, MemberId};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::raft::{ClientWriteResponse, Precondition};
@@ -35,7 +35,7 @@ pub(crate) struct Changer {
     pub(super) presence: Presence,
     pub(super) reader: StateReader,
     pub(super) rules: Rules,
-    pub(super) me: u64,
+    pub(super) me: MemberId,
     pub(super) timeout: Duration,
     /// Whose turn it is to change something.
     pub(super) turn: Mutex<()>,
@@ -46,18 +46,18 @@ struct View {
     membership: Arc<StoredMembership>,
     /// The newest membership is agreed on.
     settled: bool,
-    last: u64,
-    matched: BTreeMap<u64, u64>,
+    last: LogIndex,
+    matched: BTreeMap<MemberId, LogIndex>,
 }
 
 impl View {
-    fn members(&self) -> &Membership<u64, PeerNode> {
+    fn members(&self) -> &Membership<MemberId, PeerNode> {
         self.membership.membership()
     }
 
     /// Not so one that has nothing yet, however short the log.
-    fn has_caught_up(&self, id: u64) -> bool {
-        self.matched.get(&id).is_some_and(|matched| 0 < *matched && self.last <= matched + LAG_MAX)
+    fn has_caught_up(&self, id: MemberId) -> bool {
+        self.matched.get(&id).is_some_and(|matched| LogIndex(0) < *matched && self.last <= *matched + LAG_MAX)
     }
 }
 
@@ -92,10 +92,10 @@ impl Changer {
             return Ok(Attempt::Again);
         }
         if again && step::is_made(view.members(), change) {
-            let index = view.membership.log_id().as_ref().map_or(0, |id| id.index);
+            let index = index_of(view.membership.log_id().as_ref());
             return Ok(Attempt::Made(Changed { index, members: peers_of(view.members()) }));
         }
-        if matches!(change, Change::Add { id, .. } if self.reader.is_removed(MemberId(*id))) {
+        if matches!(change, Change::Add { id, .. } if self.reader.is_removed(*id)) {
             return Err(ChangeError::Refused(ChangeRefusal::NotFound));
         }
         self.rules.check(change, &self.roster(&view)).map_err(ChangeError::Refused)?;
@@ -127,7 +127,7 @@ impl Changer {
     /// Gives the lead away, so that the next leader can remove this member.
     async fn hand_over(&self, view: &View) -> Result<Attempt, ChangeError> {
         let Some(to) = self.successor(view) else { return Ok(Attempt::Again) };
-        tracing::info!(to = %MemberId(to), "handing over the lead before this member is removed");
+        tracing::info!(to = %to, "handing over the lead before this member is removed");
         self.transfer(to).await?;
         self.leadership.changed_from(Some(self.me)).await;
         Err(ChangeError::NotLeader)
@@ -147,7 +147,7 @@ impl Changer {
                     None => tokio::time::sleep(PAUSE).await,
                 }
             };
-            tracing::info!(to = %MemberId(to), "leadership transfer starting");
+            tracing::info!(to = %to, "leadership transfer starting");
             self.transfer(to).await?;
             // The others may be stopping too.
             while self.connected_voters(&self.view()).contains(&to) {
@@ -161,7 +161,7 @@ impl Changer {
         let took = || began.elapsed();
         match tokio::time::timeout(self.leadership.election_timeout(), handed).await {
             Ok(Ok(to)) => {
-                tracing::info!(to = %MemberId(to), took = ?took(), "leadership transfer finished");
+                tracing::info!(to = %to, took = ?took(), "leadership transfer finished");
             }
             Ok(Err(_)) | Err(_) => {
                 tracing::info!(took = ?took(), "leadership transfer failed; the others will elect a leader");
@@ -170,20 +170,20 @@ impl Changer {
     }
 
     /// The best of the others to lead next, if one is connected and has most of the log.
-    fn successor(&self, view: &View) -> Option<u64> {
+    fn successor(&self, view: &View) -> Option<MemberId> {
         let ready = self.connected_voters(view).into_iter().filter(|id| view.has_caught_up(*id));
         ready.max_by_key(|id| view.matched.get(id).copied())
     }
 
     /// The other voters that are connected.
-    fn connected_voters(&self, view: &View) -> Vec<u64> {
+    fn connected_voters(&self, view: &View) -> Vec<MemberId> {
         let others = view.members().voter_ids().filter(|id| *id != self.me);
         others.filter(|id| self.presence.connected_for(*id).is_some()).collect()
     }
 
     /// Moves the lead to another voter and waits until that one leads. Whether it is one, and whether
     /// this member leads, is the caller's to check.
-    pub(crate) async fn move_leader(&self, to: u64) -> Result<(), ChangeError> {
+    pub(crate) async fn move_leader(&self, to: MemberId) -> Result<(), ChangeError> {
         let moved = async {
             // A transfer stops writes until it is over, so the target has most of the log before.
             while !self.view().has_caught_up(to) || self.presence.connected_for(to).is_none() {
@@ -198,7 +198,7 @@ impl Changer {
         tokio::time::timeout(self.timeout, moved).await.unwrap_or(Err(ChangeError::Timeout))
     }
 
-    async fn transfer(&self, to: u64) -> Result<(), ChangeError> {
+    async fn transfer(&self, to: MemberId) -> Result<(), ChangeError> {
         self.raft.trigger().transfer_leader(to).await.map_err(|_| ChangeError::Stopped)
     }
 
@@ -215,15 +215,15 @@ impl Changer {
         let Ok(_turn) = self.turn.try_lock() else { return true };
         let view = self.view();
         // With a name it has told whose disk it runs on, so that a wiped one is known for what it is.
-        let started: Vec<u64> = self.reader.members().into_iter().map(|known| known.member.0).collect();
-        let ready = |id: &u64| {
+        let started: Vec<MemberId> = self.reader.members().into_iter().map(|known| known.member).collect();
+        let ready = |id: &MemberId| {
             started.contains(id) && view.has_caught_up(*id) && self.presence.connected_for(*id).is_some()
         };
         let waiting = step::waiting(view.members()).into_iter().find(ready);
         if let Some(id) = waiting.filter(|_| view.settled) {
             let promote = Change::Promote { id };
             match tokio::time::timeout(self.timeout, self.write(&view, &promote)).await {
-                Ok(Ok(Attempt::Made(_))) => tracing::info!(member = %MemberId(id), "a member has its vote"),
+                Ok(Ok(Attempt::Made(_))) => tracing::info!(member = %id, "a member has its vote"),
                 Ok(Ok(Attempt::Again) | Err(_)) | Err(_) => {}
             }
         }
@@ -233,19 +233,19 @@ impl Changer {
     fn view(&self) -> View {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let index = |id: &Option<LogId>| id.as_ref().map_or(0, |id| id.index);
-        let matched = metrics.replication.iter().flatten().map(|(id, matched)| (*id, index(matched)));
+        let matched = metrics.replication.iter().flatten();
+        let matched = matched.map(|(id, matched)| (*id, index_of(matched.as_ref())));
         View {
             membership: metrics.membership_config.clone(),
             settled: metrics.membership_config.log_id() == metrics.committed_membership_config.log_id(),
-            last: metrics.last_log_index.unwrap_or(0),
+            last: LogIndex(metrics.last_log_index.unwrap_or(0)),
             matched: matched.collect(),
         }
     }
 
     fn roster(&self, view: &View) -> Roster {
-        let started: Vec<u64> = self.reader.members().into_iter().map(|known| known.member.0).collect();
-        let votes: Vec<u64> = view.members().voter_ids().collect();
+        let started: Vec<MemberId> = self.reader.members().into_iter().map(|known| known.member).collect();
+        let votes: Vec<MemberId> = view.members().voter_ids().collect();
         let seats = peers_of(view.members()).into_iter().map(|peer| Seat {
             votes: votes.contains(&peer.id),
             reach: match self.presence.connected_for(peer.id) {
@@ -254,7 +254,7 @@ impl Changer {
                 None => Reach::Silent,
             },
             started: started.contains(&peer.id),
-            matched: view.matched.get(&peer.id).copied().unwrap_or(0),
+            matched: view.matched.get(&peer.id).copied().unwrap_or_default(),
             id: peer.id,
             peer_urls: peer.peer_urls,
             learner: peer.learner,
@@ -268,7 +268,7 @@ type Written = Result<ClientWriteResponse<TypeConfig>, RaftError<TypeConfig, Cli
 fn outcome(written: Written) -> Result<Attempt, ChangeError> {
     match written {
         Ok(response) => Ok(Attempt::Made(Changed {
-            index: response.log_id.index,
+            index: LogIndex(response.log_id.index),
             members: response.membership.as_ref().map(peers_of).unwrap_or_default(),
         })),
         Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_))) => Err(ChangeError::NotLeader),

@@ -21,12 +21,13 @@ pub use rules::{Change, ChangeRefusal, Rules};
 pub(crate) use wire::{change_from_wire, changed_to_wire, description};
 
 use crate::leadership::Peer;
+use meerkat_types::LogIndex;
 
 /// A change that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// Its place in the log.
-    pub index: u64,
+    pub index: LogIndex,
     /// All members after it, in ascending order of id.
     pub members: Vec<Peer>,
 }

@@ -3,6 +3,7 @@
 //! Members are looked at as clients see them: one that waits for its vote is a voter here. Where that
 //! could leave fewer votes than a majority needs, the votes that there are decide too.
 
+use meerkat_types::{LogIndex, MemberId};
 use std::time::Duration;
 
 /// How long a connection must have stood to count.
@@ -13,10 +14,10 @@ const READY_PERCENT: u128 = 90;
 /// What a client asks for. Ids of added members are chosen before, so that asking again is harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    Add { id: u64, peer_urls: Vec<String>, learner: bool },
-    Remove { id: u64 },
-    Update { id: u64, peer_urls: Vec<String> },
-    Promote { id: u64 },
+    Add { id: MemberId, peer_urls: Vec<String>, learner: bool },
+    Remove { id: MemberId },
+    Update { id: MemberId, peer_urls: Vec<String> },
+    Promote { id: MemberId },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +51,7 @@ pub struct Rules {
 /// One member, as the leader sees it.
 #[derive(Clone, Debug)]
 pub(super) struct Seat {
-    pub id: u64,
+    pub id: MemberId,
     pub peer_urls: Vec<String>,
     pub learner: bool,
     /// It counts in a quorum already.
@@ -59,7 +60,7 @@ pub(super) struct Seat {
     pub started: bool,
     pub reach: Reach,
     /// How much of the log it is known to have.
-    pub matched: u64,
+    pub matched: LogIndex,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub(super) enum Reach {
 pub(super) struct Roster {
     pub seats: Vec<Seat>,
     /// The last position of the leader's log.
-    pub last: u64,
+    pub last: LogIndex,
 }
 
 impl Rules {
@@ -94,7 +95,7 @@ impl Rules {
 
     fn check_add(
         &self,
-        id: u64,
+        id: MemberId,
         peer_urls: &[String],
         learner: bool,
         roster: &Roster,
@@ -117,7 +118,7 @@ impl Rules {
         if learner && self.learners_max <= learners { Err(ChangeRefusal::TooManyLearners) } else { Ok(()) }
     }
 
-    fn check_remove(&self, id: u64, roster: &Roster) -> Result<(), ChangeRefusal> {
+    fn check_remove(&self, id: MemberId, roster: &Roster) -> Result<(), ChangeRefusal> {
         let seat = roster.seat(id);
         let learner = seat.is_some_and(|seat| seat.learner);
         // Strict or not: nobody could ever undo the removal of the last one.
@@ -141,9 +142,9 @@ impl Rules {
         if seat.is_some() { Ok(()) } else { Err(ChangeRefusal::NotFound) }
     }
 
-    fn check_promote(&self, id: u64, roster: &Roster) -> Result<(), ChangeRefusal> {
+    fn check_promote(&self, id: MemberId, roster: &Roster) -> Result<(), ChangeRefusal> {
         let seat = roster.seat(id).ok_or(ChangeRefusal::NotFound)?;
-        let behind = u128::from(seat.matched) * 100 < u128::from(roster.last) * READY_PERCENT;
+        let behind = u128::from(seat.matched.0) * 100 < u128::from(roster.last.0) * READY_PERCENT;
         // One that cannot be reached could not agree to its own promotion, and one that has not said
         // whose disk it runs on could be wiped without anybody noticing.
         let absent = seat.reach == Reach::Silent || !seat.started;
@@ -163,7 +164,7 @@ impl Rules {
 
 /// Whether those with a vote that can be reached are a majority of the votes that remain: without
 /// that, the removal itself would never be agreed on.
-fn leaves_a_majority(removed: u64, roster: &Roster) -> bool {
+fn leaves_a_majority(removed: MemberId, roster: &Roster) -> bool {
     let stay = || roster.seats.iter().filter(|seat| seat.votes && seat.id != removed);
     let reached = stay().filter(|seat| seat.reach != Reach::Silent).count();
     majority(stay().count()) <= reached
@@ -199,7 +200,7 @@ impl Seat {
 }
 
 impl Roster {
-    fn seat(&self, id: u64) -> Option<&Seat> {
+    fn seat(&self, id: MemberId) -> Option<&Seat> {
         self.seats.iter().find(|seat| seat.id == id)
     }
 
@@ -212,7 +213,7 @@ impl Roster {
         self.voters().filter(|seat| seat.is_connected()).count()
     }
 
-    fn uses(&self, peer_urls: &[String], except: Option<u64>) -> bool {
+    fn uses(&self, peer_urls: &[String], except: Option<MemberId>) -> bool {
         let others = self.seats.iter().filter(|seat| Some(seat.id) != except);
         others.flat_map(|seat| &seat.peer_urls).any(|url| peer_urls.contains(url))
     }
@@ -228,11 +229,19 @@ mod tests {
     const SHORT: Reach = Reach::For(Duration::from_secs(4));
 
     fn seat(id: u64, started: bool, reach: Reach) -> Seat {
-        Seat { id, peer_urls: vec![url(id)], learner: false, votes: true, started, reach, matched: 100 }
+        Seat {
+            id: MemberId(id),
+            peer_urls: vec![url(id)],
+            learner: false,
+            votes: true,
+            started,
+            reach,
+            matched: LogIndex(100),
+        }
     }
 
     fn learner(id: u64, matched: u64) -> Seat {
-        Seat { learner: true, votes: false, matched, ..seat(id, true, LONG) }
+        Seat { learner: true, votes: false, matched: LogIndex(matched), ..seat(id, true, LONG) }
     }
 
     fn url(id: u64) -> String {
@@ -252,15 +261,15 @@ mod tests {
     }
 
     fn add(id: u64) -> Change {
-        Change::Add { id, peer_urls: vec![url(id)], learner: false }
+        Change::Add { id: MemberId(id), peer_urls: vec![url(id)], learner: false }
     }
 
     fn add_learner(id: u64) -> Change {
-        Change::Add { id, peer_urls: vec![url(id)], learner: true }
+        Change::Add { id: MemberId(id), peer_urls: vec![url(id)], learner: true }
     }
 
     fn check(rules: Rules, change: Change, seats: Vec<Seat>, expected: Result<(), ChangeRefusal>) {
-        let roster = Roster { seats, last: 100 };
+        let roster = Roster { seats, last: LogIndex(100) };
         assert_eq!(rules.check(&change, &roster), expected, "{change:?} of {roster:?}");
     }
 
@@ -289,7 +298,7 @@ mod tests {
     fn ids_and_urls_are_used_once_and_learners_are_few() {
         use ChangeRefusal::{IdExists, TooManyLearners, UrlExists};
         check(STRICT, add(1), voters(&[]), Err(IdExists));
-        let taken = Change::Add { id: 9, peer_urls: vec![url(9), url(1)], learner: false };
+        let taken = Change::Add { id: MemberId(9), peer_urls: vec![url(9), url(1)], learner: false };
         check(STRICT, taken, voters(&[]), Err(UrlExists));
         check(STRICT, add_learner(9), voters(&[]), Ok(()));
         check(STRICT, add_learner(9), with(voters(&[]), learner(8, 0)), Err(TooManyLearners));
@@ -302,7 +311,7 @@ mod tests {
     #[test]
     fn a_member_is_removed_while_a_majority_of_the_rest_is_there() {
         use ChangeRefusal::{NotEnoughStarted, NotFound, Unhealthy};
-        let remove = |id| Change::Remove { id };
+        let remove = |id| Change::Remove { id: MemberId(id) };
         check(STRICT, remove(3), voters(&[LONG, LONG]), Ok(()));
         check(STRICT, remove(1), voters(&[LONG, LONG]), Ok(()));
         check(STRICT, remove(3), voters(&[LONG, Reach::Silent]), Ok(()));
@@ -320,13 +329,13 @@ mod tests {
         let four = with(voters(&[LONG, Reach::Silent]), waiting.clone());
         check(STRICT, remove(2), four.clone(), Err(Unhealthy));
         check(STRICT, remove(3), four, Ok(()));
-        check(STRICT, remove(1), with(voters(&[]), Seat { id: 2, ..waiting }), Err(Unhealthy));
+        check(STRICT, remove(1), with(voters(&[]), Seat { id: MemberId(2), ..waiting }), Err(Unhealthy));
     }
 
     #[test]
     fn a_learner_is_promoted_with_nine_tenths_of_the_log() {
         use ChangeRefusal::{LearnerNotReady, NotEnoughStarted, NotFound, NotLearner};
-        let promote = |id| Change::Promote { id };
+        let promote = |id| Change::Promote { id: MemberId(id) };
         check(STRICT, promote(8), with(voters(&[LONG]), learner(8, 90)), Ok(()));
         check(STRICT, promote(8), with(voters(&[LONG]), learner(8, 89)), Err(LearnerNotReady));
         check(LAX, promote(8), with(voters(&[LONG]), learner(8, 89)), Err(LearnerNotReady));
@@ -346,7 +355,7 @@ mod tests {
 
     #[test]
     fn an_update_needs_its_member_and_urls_of_nobody_else() {
-        let update = |id, to| Change::Update { id, peer_urls: vec![url(to)] };
+        let update = |id, to| Change::Update { id: MemberId(id), peer_urls: vec![url(to)] };
         check(STRICT, update(1, 7), voters(&[LONG]), Ok(()));
         check(STRICT, update(1, 1), voters(&[LONG]), Ok(()));
         check(STRICT, update(1, 2), voters(&[LONG]), Err(ChangeRefusal::UrlExists));

@@ -2,10 +2,11 @@
 
 use super::rules::Change;
 use crate::type_config::PeerNode;
+use meerkat_types::MemberId;
 use openraft::Membership;
 use std::collections::{BTreeMap, BTreeSet};
 
-type Members = Membership<u64, PeerNode>;
+type Members = Membership<MemberId, PeerNode>;
 
 /// How a change is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,13 +14,13 @@ pub(super) enum Step {
     /// As this membership, which differs by at most one voter and in no node that stays.
     Append(Members),
     /// As other addresses for members that stay.
-    SetNodes(BTreeMap<u64, PeerNode>),
+    SetNodes(BTreeMap<MemberId, PeerNode>),
 }
 
 /// The next membership for a change that the rules allow; `None` if it cannot be written as one step.
 pub(super) fn step(now: &Members, change: &Change) -> Option<Step> {
     let mut voters = sole_config(now)?;
-    let mut nodes: BTreeMap<u64, PeerNode> = now.nodes().map(|(id, node)| (*id, node.clone())).collect();
+    let mut nodes: BTreeMap<MemberId, PeerNode> = now.nodes().map(|(id, node)| (*id, node.clone())).collect();
     match change {
         Change::Add { id, peer_urls, learner } => {
             let node =
@@ -53,12 +54,12 @@ pub(super) fn is_made(now: &Members, change: &Change) -> bool {
 }
 
 /// Those who were added as voters and have no vote yet.
-pub(super) fn waiting(now: &Members) -> Vec<u64> {
-    let waits = |id: &u64| now.get_node(id).is_some_and(|node| node.becomes_voter);
+pub(super) fn waiting(now: &Members) -> Vec<MemberId> {
+    let waits = |id: &MemberId| now.get_node(id).is_some_and(|node| node.becomes_voter);
     now.learner_ids().filter(waits).collect()
 }
 
-fn sole_config(now: &Members) -> Option<BTreeSet<u64>> {
+fn sole_config(now: &Members) -> Option<BTreeSet<MemberId>> {
     match now.get_joint_config().as_slice() {
         [voters] => Some(voters.clone()),
         _ => None,
@@ -74,8 +75,8 @@ mod tests {
     }
 
     fn members(voters: &[u64], nodes: &[(u64, PeerNode)]) -> Members {
-        let nodes: BTreeMap<u64, PeerNode> = nodes.iter().cloned().collect();
-        Membership::new(vec![voters.iter().copied().collect()], nodes).expect("valid")
+        let nodes: BTreeMap<_, _> = nodes.iter().map(|(id, node)| (MemberId(*id), node.clone())).collect();
+        Membership::new(vec![voters.iter().copied().map(MemberId).collect()], nodes).expect("valid")
     }
 
     fn check(now: &Members, change: Change, expected: Members) {
@@ -88,29 +89,29 @@ mod tests {
         let one = members(&[1], &[(1, node("a", false))]);
         let added = members(&[1], &[(1, node("a", false)), (2, node("b", true))]);
         let urls = vec!["b".to_owned()];
-        check(&one, Change::Add { id: 2, peer_urls: urls.clone(), learner: false }, added.clone());
+        check(&one, Change::Add { id: MemberId(2), peer_urls: urls.clone(), learner: false }, added.clone());
         let learner = members(&[1], &[(1, node("a", false)), (2, node("b", false))]);
-        check(&one, Change::Add { id: 2, peer_urls: urls, learner: true }, learner.clone());
+        check(&one, Change::Add { id: MemberId(2), peer_urls: urls, learner: true }, learner.clone());
         let both = members(&[1, 2], &[(1, node("a", false)), (2, node("b", false))]);
-        check(&learner, Change::Promote { id: 2 }, both.clone());
-        check(&learner, Change::Remove { id: 2 }, one.clone());
-        check(&both, Change::Remove { id: 2 }, one);
-        assert_eq!(waiting(&added), [2]);
-        assert_eq!(waiting(&learner), [0_u64; 0]);
+        check(&learner, Change::Promote { id: MemberId(2) }, both.clone());
+        check(&learner, Change::Remove { id: MemberId(2) }, one.clone());
+        check(&both, Change::Remove { id: MemberId(2) }, one);
+        assert_eq!(waiting(&added), [MemberId(2)]);
+        assert_eq!(waiting(&learner), []);
     }
 
     #[test]
     fn an_update_keeps_all_but_the_urls() {
         let now = members(&[1], &[(1, node("a", false)), (2, node("b", true))]);
-        let change = Change::Update { id: 2, peer_urls: vec!["c".to_owned()] };
-        let nodes = BTreeMap::from([(2, node("c", true))]);
+        let change = Change::Update { id: MemberId(2), peer_urls: vec!["c".to_owned()] };
+        let nodes = BTreeMap::from([(MemberId(2), node("c", true))]);
         assert_eq!(step(&now, &change), Some(Step::SetNodes(nodes)));
-        assert_eq!(step(&now, &Change::Update { id: 9, peer_urls: vec![] }), None);
+        assert_eq!(step(&now, &Change::Update { id: MemberId(9), peer_urls: vec![] }), None);
     }
 
     #[test]
     fn the_last_voter_cannot_go() {
         let now = members(&[1], &[(1, node("a", false))]);
-        assert_eq!(step(&now, &Change::Remove { id: 1 }), None);
+        assert_eq!(step(&now, &Change::Remove { id: MemberId(1) }), None);
     }
 }

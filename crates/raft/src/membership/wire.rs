@@ -5,14 +5,15 @@ use super::{ChangeError, Changed};
 use crate::leadership::Peer;
 use crate::network::wire::Missing;
 use meerkat_proto::pb::peer as pb;
+use meerkat_types::{LogIndex, MemberId};
 
 pub(super) fn change_to_wire(change: &Change, again: bool) -> pb::ChangeMembersRequest {
     use pb::change_members_request::Change as Wire;
     let change = match change.clone() {
-        Change::Add { id, peer_urls, learner } => Wire::Add(pb::AddMember { id, peer_urls, learner }),
-        Change::Remove { id } => Wire::Remove(id),
-        Change::Update { id, peer_urls } => Wire::Update(pb::UpdateMember { id, peer_urls }),
-        Change::Promote { id } => Wire::Promote(id),
+        Change::Add { id, peer_urls, learner } => Wire::Add(pb::AddMember { id: id.0, peer_urls, learner }),
+        Change::Remove { id } => Wire::Remove(id.0),
+        Change::Update { id, peer_urls } => Wire::Update(pb::UpdateMember { id: id.0, peer_urls }),
+        Change::Promote { id } => Wire::Promote(id.0),
     };
     pb::ChangeMembersRequest { change: Some(change), again }
 }
@@ -20,10 +21,12 @@ pub(super) fn change_to_wire(change: &Change, again: bool) -> pb::ChangeMembersR
 pub(crate) fn change_from_wire(wire: pb::ChangeMembersRequest) -> Result<(Change, bool), Missing> {
     use pb::change_members_request::Change as Wire;
     let change = match wire.change.ok_or(Missing("change that this version knows"))? {
-        Wire::Add(pb::AddMember { id, peer_urls, learner }) => Change::Add { id, peer_urls, learner },
-        Wire::Remove(id) => Change::Remove { id },
-        Wire::Update(pb::UpdateMember { id, peer_urls }) => Change::Update { id, peer_urls },
-        Wire::Promote(id) => Change::Promote { id },
+        Wire::Add(pb::AddMember { id, peer_urls, learner }) => {
+            Change::Add { id: MemberId(id), peer_urls, learner }
+        }
+        Wire::Remove(id) => Change::Remove { id: MemberId(id) },
+        Wire::Update(pb::UpdateMember { id, peer_urls }) => Change::Update { id: MemberId(id), peer_urls },
+        Wire::Promote(id) => Change::Promote { id: MemberId(id) },
     };
     Ok((change, wire.again))
 }
@@ -35,7 +38,7 @@ pub(crate) fn changed_to_wire(
     use pb::change_members_response::Result as Wire;
     let result = match result {
         Ok(changed) => Wire::Changed(pb::MembersChanged {
-            index: changed.index,
+            index: changed.index.0,
             members: changed.members.into_iter().map(|peer| description(peer, String::new())).collect(),
         }),
         Err(ChangeError::NotLeader) => Wire::NotLeader(true),
@@ -49,9 +52,10 @@ pub(crate) fn changed_to_wire(
 pub(super) fn changed_from_wire(wire: pb::ChangeMembersResponse) -> Result<Changed, ChangeError> {
     use pb::change_members_response::Result as Wire;
     match wire.result {
-        Some(Wire::Changed(changed)) => {
-            Ok(Changed { index: changed.index, members: changed.members.into_iter().map(peer).collect() })
-        }
+        Some(Wire::Changed(changed)) => Ok(Changed {
+            index: LogIndex(changed.index),
+            members: changed.members.into_iter().map(peer).collect(),
+        }),
         Some(Wire::NotLeader(_)) => Err(ChangeError::NotLeader),
         Some(Wire::Refused(number)) => {
             let refusal = pb::MemberRefusal::try_from(number).ok().and_then(refusal_from_wire);
@@ -62,11 +66,11 @@ pub(super) fn changed_from_wire(wire: pb::ChangeMembersResponse) -> Result<Chang
 }
 
 pub(crate) fn description(peer: Peer, name: String) -> pb::MemberDescription {
-    pb::MemberDescription { id: peer.id, name, peer_urls: peer.peer_urls, learner: peer.learner }
+    pb::MemberDescription { id: peer.id.0, name, peer_urls: peer.peer_urls, learner: peer.learner }
 }
 
 fn peer(wire: pb::MemberDescription) -> Peer {
-    Peer { id: wire.id, name: wire.name, peer_urls: wire.peer_urls, learner: wire.learner }
+    Peer { id: MemberId(wire.id), name: wire.name, peer_urls: wire.peer_urls, learner: wire.learner }
 }
 
 fn refusal_to_wire(refusal: ChangeRefusal) -> pb::MemberRefusal {
@@ -104,17 +108,17 @@ mod tests {
     fn changes_and_their_answers_survive_the_peer_port() {
         let peer_urls = vec!["http://a:1".to_owned()];
         let changes = [
-            Change::Add { id: 1, peer_urls: peer_urls.clone(), learner: true },
-            Change::Remove { id: 2 },
-            Change::Update { id: 3, peer_urls: peer_urls.clone() },
-            Change::Promote { id: 4 },
+            Change::Add { id: MemberId(1), peer_urls: peer_urls.clone(), learner: true },
+            Change::Remove { id: MemberId(2) },
+            Change::Update { id: MemberId(3), peer_urls: peer_urls.clone() },
+            Change::Promote { id: MemberId(4) },
         ];
         for change in changes {
             let read = change_from_wire(change_to_wire(&change, true)).expect("reads");
             assert_eq!(read, (change, true));
         }
-        let members = vec![Peer { id: 1, name: String::new(), peer_urls, learner: true }];
-        let mut answers = vec![Ok(Changed { index: 7, members }), Err(ChangeError::NotLeader)];
+        let members = vec![Peer { id: MemberId(1), name: String::new(), peer_urls, learner: true }];
+        let mut answers = vec![Ok(Changed { index: LogIndex(7), members }), Err(ChangeError::NotLeader)];
         let all = (1..=8).map(|number| pb::MemberRefusal::try_from(number).expect("known"));
         let all = all.map(|wire| refusal_from_wire(wire).expect("known"));
         answers.extend(all.map(|refusal| Err(ChangeError::Refused(refusal))));

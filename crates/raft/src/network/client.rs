@@ -14,6 +14,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer as pb;
+use meerkat_types::MemberId;
 use openraft::OptionalSend;
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{Backoff, RPCOption, RaftNetworkFactory, RaftNetworkV2};
@@ -54,21 +55,21 @@ pub(crate) struct PeerNetworkFactory {
 impl RaftNetworkFactory<TypeConfig> for PeerNetworkFactory {
     type Network = PeerNetwork;
 
-    async fn new_client(&mut self, target: u64, node: &PeerNode) -> PeerNetwork {
+    async fn new_client(&mut self, target: MemberId, node: &PeerNode) -> PeerNetwork {
         self.network(target, node, Purpose::Append)
     }
 
-    async fn new_heartbeat_client(&mut self, target: u64, node: &PeerNode) -> PeerNetwork {
+    async fn new_heartbeat_client(&mut self, target: MemberId, node: &PeerNode) -> PeerNetwork {
         self.network(target, node, Purpose::Heartbeat)
     }
 
-    async fn new_snapshot_client(&mut self, target: u64, node: &PeerNode) -> PeerNetwork {
+    async fn new_snapshot_client(&mut self, target: MemberId, node: &PeerNode) -> PeerNetwork {
         self.network(target, node, Purpose::Snapshot)
     }
 }
 
 impl PeerNetworkFactory {
-    fn network(&self, target: u64, node: &PeerNode, purpose: Purpose) -> PeerNetwork {
+    fn network(&self, target: MemberId, node: &PeerNode, purpose: Purpose) -> PeerNetwork {
         PeerNetwork {
             links: self.links.clone(),
             older_answers: self.older_answers,
@@ -84,7 +85,7 @@ impl PeerNetworkFactory {
 pub(crate) struct PeerNetwork {
     links: Arc<Links>,
     older_answers: Duration,
-    target: u64,
+    target: MemberId,
     node: PeerNode,
     purpose: Purpose,
     /// Kept open between heartbeats, which are too many and too small for a call each.

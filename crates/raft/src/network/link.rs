@@ -11,7 +11,7 @@ use crate::presence::Presence;
 use crate::type_config::PeerNode;
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::peer::peer_client::PeerClient;
-use meerkat_types::MemberId;
+use meerkat_types::{ClusterId, MemberId};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -70,19 +70,19 @@ pub(crate) struct Links {
     identity: Identity,
     known: Arc<dyn KnownMembers>,
     /// Where the newest membership says that members are.
-    addresses: Mutex<HashMap<u64, PeerNode>>,
+    addresses: Mutex<HashMap<MemberId, PeerNode>>,
     /// Set when a peer said that this member is not one any more.
     removed: watch::Sender<Option<String>>,
     dialer: Option<Dialer>,
     /// Never held across an await; connecting happens lazily inside the channel.
-    channels: Mutex<HashMap<(u64, Purpose), (String, Channel)>>,
+    channels: Mutex<HashMap<(MemberId, Purpose), (String, Channel)>>,
     /// Peers that the last call did not reach: their silence is logged once, not at each try.
-    silent: Mutex<HashSet<u64>>,
+    silent: Mutex<HashSet<MemberId>>,
     /// When each peer's late answers were last logged.
-    late: Mutex<HashMap<u64, Instant>>,
+    late: Mutex<HashMap<MemberId, Instant>>,
     presence: Presence,
     /// What goes to and comes from each, for metrics.
-    traffic: Mutex<HashMap<u64, Arc<PeerTraffic>>>,
+    traffic: Mutex<HashMap<MemberId, Arc<PeerTraffic>>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +114,7 @@ impl Links {
 
     /// Follows the membership: calls go to where members are now, and nothing is kept for those that
     /// are gone.
-    pub(crate) fn set_addresses(&self, members: HashMap<u64, PeerNode>) {
+    pub(crate) fn set_addresses(&self, members: HashMap<MemberId, PeerNode>) {
         self.channels.lock().retain(|(target, _), _| members.contains_key(target));
         self.silent.lock().retain(|target| members.contains_key(target));
         self.late.lock().retain(|target, _| members.contains_key(target));
@@ -138,8 +138,7 @@ impl Links {
     /// Reads a peer's refusal for the one that concerns this whole member.
     pub(crate) fn heed(&self, status: &Status) {
         let note = status.metadata().get(REMOVED_NOTE).and_then(|note| note.to_str().ok());
-        if status.code() == REMOVED && note == Some(&removal(self.identity.cluster.0, self.identity.member.0))
-        {
+        if status.code() == REMOVED && note == Some(&removal(self.identity.cluster, self.identity.member)) {
             self.note_removed(status.message());
         }
     }
@@ -154,15 +153,15 @@ impl Links {
     }
 
     /// A call reached this peer.
-    pub(crate) fn reached(&self, target: u64) {
+    pub(crate) fn reached(&self, target: MemberId) {
         self.presence.reached(target);
         if self.silent.lock().remove(&target) {
-            tracing::info!(peer = %MemberId(target), "peer reachable again");
+            tracing::info!(peer = %target, "peer reachable again");
         }
     }
 
     /// A call did not reach this peer, or was refused by it.
-    pub(crate) fn missed(&self, target: u64, node: &PeerNode, refused: bool, reason: &str) {
+    pub(crate) fn missed(&self, target: MemberId, node: &PeerNode, refused: bool, reason: &str) {
         self.traffic(target).failed();
         if !self.silent.lock().insert(target) {
             return;
@@ -176,7 +175,7 @@ impl Links {
 
     /// A connected peer has not answered heartbeats for so long: it, this member or the network between
     /// them is slow.
-    pub(crate) fn late(&self, target: u64, node: &PeerNode, overdue: Duration) {
+    pub(crate) fn late(&self, target: MemberId, node: &PeerNode, overdue: Duration) {
         if self.presence.connected_for(target).is_none() {
             return;
         }
@@ -189,7 +188,7 @@ impl Links {
     }
 
     /// What goes to and comes from one peer.
-    pub(crate) fn traffic(&self, target: u64) -> Arc<PeerTraffic> {
+    pub(crate) fn traffic(&self, target: MemberId) -> Arc<PeerTraffic> {
         self.traffic.lock().entry(target).or_default().clone()
     }
 
@@ -200,7 +199,7 @@ impl Links {
             .lock()
             .iter()
             .map(|(target, traffic)| PeerView {
-                member: MemberId(*target),
+                member: *target,
                 active: self.presence.connected_for(*target).is_some(),
                 traffic: traffic.clone(),
             })
@@ -209,7 +208,7 @@ impl Links {
         peers
     }
 
-    pub(crate) fn to(&self, target: u64, node: &PeerNode, purpose: Purpose) -> Result<Link, BadPeerUrl> {
+    pub(crate) fn to(&self, target: MemberId, node: &PeerNode, purpose: Purpose) -> Result<Link, BadPeerUrl> {
         let url = self.addresses.lock().get(&target).unwrap_or(node).peer_urls.first().cloned();
         let url = url.unwrap_or_default();
         let mut channels = self.channels.lock();
@@ -221,8 +220,8 @@ impl Links {
                 channel
             }
         };
-        let known = self.known.incarnation_of(MemberId(target));
-        let signature = Signature::new(&self.identity, MemberId(target), known);
+        let known = self.known.incarnation_of(target);
+        let signature = Signature::new(&self.identity, target, known);
         Ok(PeerClient::with_interceptor(channel, signature)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX))
@@ -230,13 +229,13 @@ impl Links {
 }
 
 /// Who makes a call, as it says.
-pub(crate) fn caller(metadata: &MetadataMap) -> Option<u64> {
-    u64::from_str_radix(metadata.get(FROM)?.to_str().ok()?, 16).ok()
+pub(crate) fn caller(metadata: &MetadataMap) -> Option<MemberId> {
+    u64::from_str_radix(metadata.get(FROM)?.to_str().ok()?, 16).ok().map(MemberId)
 }
 
 /// Who was removed, and from which cluster.
-fn removal(cluster: u64, member: u64) -> String {
-    format!("{cluster:x}/{member:x}")
+fn removal(cluster: ClusterId, member: MemberId) -> String {
+    format!("{cluster}/{member}")
 }
 
 /// The name is resolved at each connect, not here: containers change their addresses.
@@ -343,9 +342,8 @@ impl Gate {
             self.log_refusal(&caller, &reason);
             Status::new(code, reason)
         };
-        if caller.cluster == self.identity.cluster.0 && self.known.is_removed(MemberId(caller.from)) {
-            let mut status =
-                refuse(REMOVED, format!("member {:x} was removed from the cluster", caller.from));
+        if caller.cluster == self.identity.cluster && self.known.is_removed(caller.from) {
+            let mut status = refuse(REMOVED, format!("member {} was removed from the cluster", caller.from));
             // Hexadecimal and a slash: always a legal value.
             if let Ok(note) = removal(caller.cluster, caller.from).parse() {
                 status.metadata_mut().insert(REMOVED_NOTE, note);
@@ -353,7 +351,7 @@ impl Gate {
             return Err(status);
         }
         self.admit(&caller).map_err(|reason| refuse(Code::FailedPrecondition, reason))?;
-        Ok(MemberId(caller.from))
+        Ok(caller.from)
     }
 
     fn log_refusal(&self, caller: &Caller, reason: &str) {
@@ -361,31 +359,31 @@ impl Gate {
         let recent =
             logged.as_ref().is_some_and(|(last, at)| last == reason && at.elapsed() < REFUSAL_LOG_INTERVAL);
         if !recent {
-            tracing::warn!(from = %MemberId(caller.from), %reason, "refused a call on the peer port");
+            tracing::warn!(from = %caller.from, %reason, "refused a call on the peer port");
             *logged = Some((reason.to_owned(), Instant::now()));
         }
     }
 
     fn admit(&self, caller: &Caller) -> Result<(), String> {
         let me = &self.identity;
-        if caller.cluster != me.cluster.0 {
+        if caller.cluster != me.cluster {
             return Err(format!(
-                "cluster ID mismatch: this is cluster {}, you are of {:x}",
+                "cluster ID mismatch: this is cluster {}, you are of {}",
                 me.cluster, caller.cluster
             ));
         }
-        if caller.to != me.member.0 {
+        if caller.to != me.member {
             return Err(format!(
-                "member ID mismatch: this is member {}, you look for {:x}",
+                "member ID mismatch: this is member {}, you look for {}",
                 me.member, caller.to
             ));
         }
-        if caller.from == me.member.0 {
+        if caller.from == me.member {
             return Err(format!("member {} called itself: two processes run as one member", me.member));
         }
-        match self.known.incarnation_of(MemberId(caller.from)) {
+        match self.known.incarnation_of(caller.from) {
             Some(known) if known != caller.incarnation => {
-                return Err(format!("member {:x} is known with another data directory", caller.from));
+                return Err(format!("member {} is known with another data directory", caller.from));
             }
             _ => {}
         }
@@ -401,9 +399,9 @@ impl Gate {
 }
 
 struct Caller {
-    cluster: u64,
-    from: u64,
-    to: u64,
+    cluster: ClusterId,
+    from: MemberId,
+    to: MemberId,
     incarnation: u64,
     to_incarnation: Option<u64>,
 }
@@ -412,9 +410,9 @@ impl Caller {
     fn read(metadata: &MetadataMap) -> Option<Caller> {
         let hex = |name| u64::from_str_radix(metadata.get(name)?.to_str().ok()?, 16).ok();
         Some(Caller {
-            cluster: hex(CLUSTER)?,
-            from: hex(FROM)?,
-            to: hex(TO)?,
+            cluster: ClusterId(hex(CLUSTER)?),
+            from: MemberId(hex(FROM)?),
+            to: MemberId(hex(TO)?),
             incarnation: hex(INCARNATION)?,
             to_incarnation: hex(TO_INCARNATION),
         })
@@ -424,7 +422,6 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use meerkat_types::ClusterId;
     use tonic::service::Interceptor;
 
     struct Pinned;

@@ -27,7 +27,7 @@ use meerkat_fault as fault;
 use meerkat_proto::pb::peer as pb;
 use meerkat_proto::pb::peer::peer_server::{Peer, PeerServer};
 use meerkat_proto::pb::peer::snapshot_chunk::Part;
-use meerkat_types::{ClusterId, Revision};
+use meerkat_types::{ClusterId, MemberId, Revision};
 use openraft::Snapshot;
 use openraft::raft::TransferLeaderError;
 use prost::Message;
@@ -88,7 +88,7 @@ impl PeerService {
             Vote,
             Snapshot<
                 openraft::type_config::alias::CommittedLeaderIdOf<crate::type_config::TypeConfig>,
-                u64,
+                MemberId,
                 crate::type_config::PeerNode,
                 crate::snapshot::StateSnapshot,
             >,
@@ -354,7 +354,7 @@ impl Peer for PeerService {
         _request: Request<pb::DescribeRequest>,
     ) -> Result<Response<pb::DescribeResponse>, Status> {
         let published = self.shared.reader.members();
-        let name = |id| published.iter().find(|known| known.member.0 == id).map(|known| known.name.clone());
+        let name = |id| published.iter().find(|known| known.member == id).map(|known| known.name.clone());
         let (_, stored) = self.shared.applied_state();
         let members = peers_of(stored.membership()).into_iter().map(|peer| {
             // The first members have their names from the beginning, before they have told theirs.
@@ -424,7 +424,7 @@ impl Peer for PeerService {
             async move {
                 question?;
                 let result = match reads.index_as_leader().await {
-                    Ok(confirmed) => Wire::Index(confirmed.index),
+                    Ok(confirmed) => Wire::Index(confirmed.index.0),
                     Err(ReadIndexError::NoLeader | ReadIndexError::LeaderChanged) => Wire::NotLeader(true),
                     Err(error @ (ReadIndexError::Timeout | ReadIndexError::Stopped)) => {
                         return Err(stopped(error));

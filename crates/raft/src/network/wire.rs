@@ -6,6 +6,7 @@
 use crate::log_store::codec;
 use crate::type_config::{EncodedProposal, Entry, LogId, StoredMembership, TypeConfig, Vote};
 use meerkat_proto::pb::peer as pb;
+use meerkat_types::MemberId;
 use openraft::EntryPayload;
 use openraft::raft::{
     AppendEntriesRequest, StreamAppendError, StreamAppendResult, TransferLeaderRequest, VoteRequest,
@@ -19,7 +20,7 @@ use openraft::vote::leader_id_adv::LeaderId;
 pub(crate) struct Missing(pub &'static str);
 
 pub(crate) fn log_id_to_wire(id: &LogId) -> pb::LogId {
-    pb::LogId { term: id.leader_id.term, node: id.leader_id.node_id, index: id.index }
+    pb::LogId { term: id.leader_id.term, node: id.leader_id.node_id.0, index: id.index }
 }
 
 /// Neither terms nor positions get here by counting: whoever says so is no peer, and what is below can be
@@ -30,7 +31,7 @@ pub(crate) fn log_id_from_wire(wire: pb::LogId) -> Result<LogId, Missing> {
     if BELIEVABLE_END <= wire.term.max(wire.index) {
         return Err(Missing("believable position"));
     }
-    Ok(LogId { leader_id: LeaderId::new(wire.term, wire.node), index: wire.index })
+    Ok(LogId { leader_id: LeaderId::new(wire.term, MemberId(wire.node)), index: wire.index })
 }
 
 pub(crate) fn optional_log_id_from_wire(wire: Option<pb::LogId>) -> Result<Option<LogId>, Missing> {
@@ -38,7 +39,7 @@ pub(crate) fn optional_log_id_from_wire(wire: Option<pb::LogId>) -> Result<Optio
 }
 
 pub(crate) fn vote_to_wire(vote: &Vote) -> pb::Ballot {
-    pb::Ballot { term: vote.leader_id.term, node: vote.leader_id.node_id, committed: vote.committed }
+    pb::Ballot { term: vote.leader_id.term, node: vote.leader_id.node_id.0, committed: vote.committed }
 }
 
 pub(crate) fn vote_from_wire(wire: Option<pb::Ballot>) -> Result<Vote, Missing> {
@@ -46,7 +47,7 @@ pub(crate) fn vote_from_wire(wire: Option<pb::Ballot>) -> Result<Vote, Missing> 
     if BELIEVABLE_END <= wire.term {
         return Err(Missing("believable term"));
     }
-    Ok(Vote { leader_id: LeaderId::new(wire.term, wire.node), committed: wire.committed })
+    Ok(Vote { leader_id: LeaderId::new(wire.term, MemberId(wire.node)), committed: wire.committed })
 }
 
 pub(crate) fn append_to_wire(request: AppendEntriesRequest<TypeConfig>) -> pb::AppendRequest {
@@ -143,7 +144,7 @@ pub(crate) fn vote_response_from_wire(wire: pb::VoteResponse) -> Result<VoteResp
 pub(crate) fn transfer_to_wire(request: &TransferLeaderRequest<TypeConfig>) -> pb::TransferLeaderRequest {
     pb::TransferLeaderRequest {
         from: Some(vote_to_wire(request.from_leader())),
-        to: *request.to_node_id(),
+        to: request.to_node_id().0,
         last: request.last_log_id().map(log_id_to_wire),
     }
 }
@@ -151,5 +152,9 @@ pub(crate) fn transfer_to_wire(request: &TransferLeaderRequest<TypeConfig>) -> p
 pub(crate) fn transfer_from_wire(
     wire: pb::TransferLeaderRequest,
 ) -> Result<TransferLeaderRequest<TypeConfig>, Missing> {
-    Ok(TransferLeaderRequest::new(vote_from_wire(wire.from)?, wire.to, optional_log_id_from_wire(wire.last)?))
+    Ok(TransferLeaderRequest::new(
+        vote_from_wire(wire.from)?,
+        MemberId(wire.to),
+        optional_log_id_from_wire(wire.last)?,
+    ))
 }

@@ -5,6 +5,7 @@
 //! arrived outlives its transfer by a grace time, in which the follower fetches what came after.
 
 use meerkat_fault::Mutex;
+use meerkat_types::LogIndex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +23,12 @@ pub(crate) struct Pins {
 struct Held {
     next: u64,
     /// Index, and the moment from which the pin no longer counts (none while the transfer runs).
-    pins: BTreeMap<u64, (u64, Option<Instant>)>,
+    pins: BTreeMap<u64, (LogIndex, Option<Instant>)>,
 }
 
 /// Held while a snapshot is being sent.
 pub(crate) struct Pin {
-    id: u64,
+    number: u64,
     pins: Pins,
     delivered: Delivery,
 }
@@ -49,16 +50,16 @@ impl Pin {
 }
 
 impl Pins {
-    pub(crate) fn hold(&self, index: u64) -> Pin {
+    pub(crate) fn hold(&self, index: LogIndex) -> Pin {
         let mut held = self.shared.lock();
-        let id = held.next;
+        let number = held.next;
         held.next += 1;
-        held.pins.insert(id, (index, None));
-        Pin { id, pins: self.clone(), delivered: Delivery::default() }
+        held.pins.insert(number, (index, None));
+        Pin { number, pins: self.clone(), delivered: Delivery::default() }
     }
 
     /// The lowest pinned index, if any pin still counts at `now`.
-    pub(crate) fn lowest(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn lowest(&self, now: Instant) -> Option<LogIndex> {
         let mut held = self.shared.lock();
         held.pins.retain(|_, (_, until)| until.is_none_or(|until| now < until));
         held.pins.values().map(|(index, _)| *index).min()
@@ -70,8 +71,8 @@ impl Drop for Pin {
         let mut held = self.pins.shared.lock();
         if !self.delivered.0.load(Ordering::SeqCst) {
             // A dead follower must not keep the log growing: the next try takes a newer snapshot.
-            held.pins.remove(&self.id);
-        } else if let Some((_, until)) = held.pins.get_mut(&self.id) {
+            held.pins.remove(&self.number);
+        } else if let Some((_, until)) = held.pins.get_mut(&self.number) {
             *until = Some(Instant::now() + GRACE);
         }
     }
@@ -84,13 +85,13 @@ mod tests {
     #[test]
     fn a_pin_counts_until_its_grace_is_over() {
         let pins = Pins::default();
-        let low = pins.hold(5);
-        let high = pins.hold(9);
-        assert_eq!(pins.lowest(Instant::now()), Some(5));
+        let low = pins.hold(LogIndex(5));
+        let high = pins.hold(LogIndex(9));
+        assert_eq!(pins.lowest(Instant::now()), Some(LogIndex(5)));
         low.delivery().succeeded();
         drop(low);
-        assert_eq!(pins.lowest(Instant::now()), Some(5));
-        assert_eq!(pins.lowest(Instant::now() + GRACE + Duration::from_secs(1)), Some(9));
+        assert_eq!(pins.lowest(Instant::now()), Some(LogIndex(5)));
+        assert_eq!(pins.lowest(Instant::now() + GRACE + Duration::from_secs(1)), Some(LogIndex(9)));
         drop(high);
         assert_eq!(pins.lowest(Instant::now() + GRACE + Duration::from_secs(1)), None);
     }
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn a_snapshot_that_did_not_arrive_holds_nothing() {
         let pins = Pins::default();
-        drop(pins.hold(5));
+        drop(pins.hold(LogIndex(5)));
         assert_eq!(pins.lowest(Instant::now()), None);
     }
 }

@@ -14,13 +14,13 @@ use crate::snapshot::StateSnapshot;
 use crate::snapshot::pins::Pins;
 use crate::snapshot::state_dir::StateDir;
 use crate::tasks::spawn_part;
-use crate::type_config::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
+use crate::type_config::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig, index_of};
 use crate::waiters::Waiters;
 use meerkat_engine::{Db, DbOptions};
 use meerkat_fault as fault;
 use meerkat_fault::Mutex;
 use meerkat_state::{Compactor, LeaseChange, LogEntry, Machine, StateReader};
-use meerkat_types::{AssignedToken, EventBatch, Outcome, RequestId, Revision};
+use meerkat_types::{AssignedToken, EventBatch, LogIndex, Outcome, RequestId, Revision};
 use openraft::Snapshot;
 use openraft::type_config::alias::SnapshotOf;
 use std::io;
@@ -99,7 +99,7 @@ impl Shared {
     pub(crate) fn checkpoint(&self) -> io::Result<SnapshotOf<TypeConfig, StateSnapshot>> {
         let dir = self.state_dir.scratch("outgoing");
         // Before the checkpoint is taken, so that nothing after it can be purged meanwhile.
-        let pin = self.pins.hold(self.applied_state().0.map_or(0, |applied| applied.index));
+        let pin = self.pins.hold(index_of(self.applied_state().0.as_ref()));
         // Before the files are there: whatever happens next, they go with this value.
         let snapshot = StateSnapshot::files(dir.clone(), Some(pin));
         let began = Instant::now();
@@ -142,7 +142,7 @@ impl ApplyThread {
         let (db, mut machine) = open(&state_dir.current()?, &parts.db_options, &reader)?;
         machine.set_publish_events(true);
         parts.events.jumped(reader.current_revision());
-        let (mark, applied) = AppliedMark::new(machine.applied().map_or(0, |at| at.index));
+        let (mark, applied) = AppliedMark::new(machine.applied().map_or(LogIndex(0), |at| at.index));
         let compaction = CompactionRunner::start(Compactor::new(db.clone()))?;
         let shared = Arc::new(Shared {
             reader,
@@ -239,7 +239,7 @@ impl ApplyThread {
                 outcomes.push((id, outcome));
             }
         }
-        self.mark.raise(last.index);
+        self.mark.raise(LogIndex(last.index));
         self.waiters.deliver(outcomes.into_iter());
         if compacted {
             self.shared.compaction.wake();
@@ -275,7 +275,7 @@ impl ApplyThread {
         self.events.jumped(self.shared.reader.current_revision());
         if let Some(last) = meta.last_log_id {
             self.durable.raise(last);
-            self.mark.raise(last.index);
+            self.mark.raise(LogIndex(last.index));
         }
         // Last: a flush of the old database that is still running may need its directory.
         self.shared.state_dir.remove_replaced(&old);

@@ -5,7 +5,7 @@ use crate::log_store::codec;
 use crate::snapshot::StateSnapshot;
 use crate::type_config::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
 use meerkat_state::{LogEntry, Payload, SnapshotInfo, StateError};
-use meerkat_types::{LogPosition, RequestId};
+use meerkat_types::{LogIndex, LogPosition, RequestId, Term};
 use openraft::EntryPayload;
 use openraft::type_config::alias::SnapshotOf;
 use openraft::vote::RaftLeaderId;
@@ -13,11 +13,11 @@ use openraft::vote::leader_id_adv::LeaderId;
 use std::io;
 
 pub(crate) fn position(id: &LogId) -> LogPosition {
-    LogPosition { term: id.leader_id.term, node: id.leader_id.node_id, index: id.index }
+    LogPosition { term: Term(id.leader_id.term), node: id.leader_id.node_id, index: LogIndex(id.index) }
 }
 
 pub(crate) fn log_id(position: &LogPosition) -> LogId {
-    LogId { leader_id: LeaderId::new(position.term, position.node), index: position.index }
+    LogId { leader_id: LeaderId::new(position.term.0, position.node), index: position.index.0 }
 }
 
 /// An entry as the state wants it, and the name of its proposal, if it has one.

@@ -4,6 +4,7 @@ use crate::sim_disk::SimDisk;
 use meerkat_raft::log_store::disk::LogDisk;
 use meerkat_raft::log_store::{LogOptions, LogStore, codec};
 use meerkat_raft::type_config::{EncodedProposal, Entry, LogId, TypeConfig};
+use meerkat_types::{ClusterId, MemberId};
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
 use openraft::{EntryPayload, RaftLogReader};
@@ -11,8 +12,8 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-pub const CLUSTER: u64 = 0xc1;
-pub const MEMBER: u64 = 0xa1;
+pub const CLUSTER: ClusterId = ClusterId(0xc1);
+pub const MEMBER: MemberId = MemberId(0xa1);
 
 /// Small segments and nothing cached, so that every test crosses segments and reads the disk.
 pub fn small() -> LogOptions {
@@ -31,7 +32,7 @@ pub fn open(disk: &SimDisk, options: LogOptions) -> io::Result<LogStore> {
 
 pub fn id(term: u64, index: u64) -> LogId {
     let mut bytes = Vec::new();
-    for number in [term, MEMBER, index] {
+    for number in [term, MEMBER.0, index] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     codec::decode_log_id(&bytes).expect("three numbers are a log id")

@@ -4,6 +4,7 @@ use crate::log_driver::{append, entries, filled, id, last, open, read_all, roomy
 use crate::sim_disk::SimDisk;
 use meerkat_raft::log_store::LogOptions;
 use meerkat_raft::type_config::{Entry, Vote};
+use meerkat_types::MemberId;
 use openraft::RaftLogReader;
 use openraft::storage::RaftLogStorage;
 use rand::rngs::StdRng;
@@ -107,17 +108,17 @@ async fn a_truncate_that_returned_is_not_undone_by_a_crash() {
 async fn a_vote_that_was_saved_is_not_undone_by_a_crash() {
     let (disk, mut log) = filled(small(), 3).await;
     for term in 2..40 {
-        log.save_vote(&Vote::new(term, 1)).await.expect("vote");
+        log.save_vote(&Vote::new(term, MemberId(1))).await.expect("vote");
         let mut again = open(&disk.crash_keeping_bytes(0), small()).expect("open");
         let vote = again.get_log_reader().await.read_vote().await.expect("vote");
-        assert_eq!(vote, Some(Vote::new(term, 1)));
+        assert_eq!(vote, Some(Vote::new(term, MemberId(1))));
     }
 }
 
 #[tokio::test]
 async fn a_new_segment_that_lost_its_first_write_still_knows_the_vote() {
     let (disk, mut log) = filled(small(), 3).await;
-    log.save_vote(&Vote::new(5, 1)).await.expect("vote");
+    log.save_vote(&Vote::new(5, MemberId(1))).await.expect("vote");
     let before = disk.names().len();
     // Never synced, so the crash takes all of it but the new segment's head.
     while disk.names().len() == before {
@@ -130,7 +131,10 @@ async fn a_new_segment_that_lost_its_first_write_still_knows_the_vote() {
     drop(again);
     assert_eq!(after.names().len(), 1);
     let mut again = open(&after, small()).expect("open again");
-    assert_eq!(again.get_log_reader().await.read_vote().await.expect("vote"), Some(Vote::new(5, 1)));
+    assert_eq!(
+        again.get_log_reader().await.read_vote().await.expect("vote"),
+        Some(Vote::new(5, MemberId(1)))
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Damaged bytes are refused or cut off; they are never read as data.
 
 use crate::log_driver::{append, entries, entry, filled, id, last, open, read_all, roomy, small};
+use meerkat_types::MemberId;
 use openraft::RaftLogReader;
 use openraft::storage::RaftLogStorage;
 use std::io::ErrorKind;
@@ -99,7 +100,7 @@ async fn damage_to_the_last_write_is_never_read_and_refused_after_an_orderly_clo
 #[tokio::test]
 async fn damage_to_the_head_of_a_segment_is_refused_even_when_nothing_follows_it() {
     let (disk, mut log) = filled(roomy(), 0).await;
-    log.save_vote(&meerkat_raft::type_config::Vote::new(1, 1)).await.expect("vote");
+    log.save_vote(&meerkat_raft::type_config::Vote::new(1, MemberId(1))).await.expect("vote");
     append(&mut log, vec![entry(1, 1)]).await.expect("append");
     let first = disk.last_file();
     let filler = entries(1, 2..=2000);

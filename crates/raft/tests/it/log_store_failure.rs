@@ -4,6 +4,7 @@ use crate::log_driver::{append, entries, entry, filled, id, open, read_all, room
 use crate::sim_disk::{Fault, Step};
 use meerkat_raft::log_store::LogOptions;
 use meerkat_raft::type_config::Vote;
+use meerkat_types::MemberId;
 use openraft::storage::RaftLogStorage;
 
 const ENOSPC: i32 = 28;
@@ -25,7 +26,7 @@ async fn check(options: LogOptions, step: Step, code: i32, doing: &str) {
     assert!(told.contains(doing), "{told}");
     for later in [
         append(&mut log, vec![entry(1, 21)]).await,
-        log.save_vote(&Vote::new(2, 1)).await,
+        log.save_vote(&Vote::new(2, MemberId(1))).await,
         log.save_committed(Some(id(1, 6))).await,
         log.truncate_after(Some(id(1, 2))).await,
         log.purge(id(1, 2)).await,

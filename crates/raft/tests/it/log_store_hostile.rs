@@ -7,6 +7,7 @@ use bytes::Bytes;
 use meerkat_mangle::Fuzz;
 use meerkat_raft::log_store::codec;
 use meerkat_raft::type_config::{Entry, PeerNode, StoredMembership, Vote};
+use meerkat_types::MemberId;
 use openraft::storage::RaftLogStorage;
 use openraft::{EntryPayload, Membership};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,14 +16,15 @@ const HEADER_BYTES: usize = 64;
 const SALT_AT: usize = 48;
 const ENTRIES: u64 = 6;
 
-fn membership() -> Membership<u64, PeerNode> {
+fn membership() -> Membership<MemberId, PeerNode> {
     let node = |name: &str| PeerNode {
         name: name.into(),
         peer_urls: vec![format!("http://{name}:2380")],
         becomes_voter: name == "b",
     };
-    let nodes = BTreeMap::from([(1, node("a")), (2, node("b"))]);
-    Membership::new(vec![BTreeSet::from([1]), BTreeSet::from([1, 2])], nodes).expect("a membership")
+    let nodes = BTreeMap::from([(MemberId(1), node("a")), (MemberId(2), node("b"))]);
+    Membership::new(vec![BTreeSet::from([MemberId(1)]), BTreeSet::from([MemberId(1), MemberId(2)])], nodes)
+        .expect("a membership")
 }
 
 fn encoded(entry: &Entry) -> Vec<u8> {
@@ -37,7 +39,7 @@ fn payloads() -> Vec<Vec<u8>> {
     payloads.push(encoded(&Entry { log_id: id(2, 3), payload: EntryPayload::Blank }));
     payloads.push(encoded(&Entry { log_id: id(2, 4), payload: EntryPayload::Membership(membership()) }));
     payloads.push(codec::encode_membership(&StoredMembership::new(Some(id(2, 4)), membership())).to_vec());
-    payloads.push(codec::encode_vote(&Vote::new_committed(5, 6)).to_vec());
+    payloads.push(codec::encode_vote(&Vote::new_committed(5, MemberId(6))).to_vec());
     payloads.push(codec::encode_log_id(&id(2, 3)).to_vec());
     for position in [None, Some(id(2, 3))] {
         let mut bytes = Vec::new();
@@ -75,7 +77,7 @@ fn a_mutated_payload_of_the_log_is_refused_or_read() {
 async fn segment() -> (SimDisk, String, Vec<u8>) {
     let disk = SimDisk::default();
     let mut log = open(&disk, roomy()).expect("opens");
-    log.save_vote(&Vote::new_committed(1, 1)).await.expect("vote");
+    log.save_vote(&Vote::new_committed(1, MemberId(1))).await.expect("vote");
     append(&mut log, entries(1, 1..=ENTRIES + 2)).await.expect("append");
     log.truncate_after(Some(id(1, ENTRIES))).await.expect("truncate");
     log.save_committed(Some(id(1, 4))).await.expect("committed");

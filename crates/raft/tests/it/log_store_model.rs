@@ -4,6 +4,7 @@ use crate::log_driver::{append, entries, id, open, read_all};
 use crate::sim_disk::SimDisk;
 use meerkat_raft::log_store::{LogOptions, LogStore};
 use meerkat_raft::type_config::{Entry, LogId, Vote};
+use meerkat_types::{ClusterId, MemberId};
 use openraft::RaftLogReader;
 use openraft::storage::RaftLogStorage;
 use rand::rngs::StdRng;
@@ -69,7 +70,7 @@ async fn step(log: &mut LogStore, model: &mut Model, rng: &mut StdRng) {
         }
         7 => {
             model.term += 1;
-            let vote = Vote::new(model.term, 1);
+            let vote = Vote::new(model.term, MemberId(1));
             log.save_vote(&vote).await.expect("vote");
             model.vote = Some(vote);
             model.synced();
@@ -102,7 +103,7 @@ async fn run(seed: u64) {
     let options = LogOptions {
         segment_bytes: rng.random_range(512..4096),
         cache_bytes: rng.random_range(0..3000),
-        ..LogOptions::new("unused", 1, 2)
+        ..LogOptions::new("unused", ClusterId(1), MemberId(2))
     };
     let mut model = Model { committed: vec![None], ..Model::default() };
     let mut disk = SimDisk::default();

@@ -4,6 +4,7 @@ use crate::log_driver::{append, entries, entry, filled, id, last, open, read_all
 use crate::sim_disk::SimDisk;
 use meerkat_raft::log_store::LogOptions;
 use meerkat_raft::type_config::Vote;
+use meerkat_types::MemberId;
 use openraft::RaftLogReader;
 use openraft::storage::RaftLogStorage;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -137,6 +138,6 @@ async fn readers_follow_a_log_that_grows_truncates_and_purges() {
             log.purge(id(round - 10, next - 40)).await.expect("purge");
         }
     }
-    log.save_vote(&Vote::new(1, 1)).await.expect("vote");
+    log.save_vote(&Vote::new(1, MemberId(1))).await.expect("vote");
     assert!(reading.await.expect("reader") > 0);
 }

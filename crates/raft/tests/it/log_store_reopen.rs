@@ -7,6 +7,7 @@ use crate::sim_disk::SimDisk;
 use futures::TryStreamExt;
 use meerkat_raft::log_store::{LogOptions, LogStore};
 use meerkat_raft::type_config::{EncodedProposal, Entry, Vote};
+use meerkat_types::{ClusterId, LogIndex, MemberId};
 use openraft::storage::RaftLogStorage;
 use openraft::{EntryPayload, RaftLogReader};
 
@@ -74,7 +75,9 @@ async fn a_file_cut_short_anywhere_still_opens_with_what_is_whole() {
 async fn another_members_or_clusters_log_is_refused() {
     let (disk, log) = filled(small(), 3).await;
     drop(log);
-    for options in [LogOptions { member_id: 9, ..small() }, LogOptions { cluster_id: 9, ..small() }] {
+    for options in
+        [LogOptions { member_id: MemberId(9), ..small() }, LogOptions { cluster_id: ClusterId(9), ..small() }]
+    {
         let err = open(&disk, options).err().expect("refused");
         assert!(err.to_string().contains("belongs to member a1 of cluster c1"), "{err}");
     }
@@ -196,14 +199,14 @@ async fn check_answers(log: &mut LogStore, written: &[Entry]) {
 async fn bytes_are_counted_since_an_entry_and_in_total() {
     let (_, mut log) = filled(small(), 40).await;
     let total = log.total_bytes();
-    assert_eq!(log.bytes_since(0), total);
+    assert_eq!(log.bytes_since(LogIndex(0)), total);
     let mut earlier = u64::MAX;
     for index in 0..=40 {
-        let since = log.bytes_since(index);
+        let since = log.bytes_since(LogIndex(index));
         assert!(since < earlier || since == 0, "bytes since {index}");
         earlier = since;
     }
-    assert!(log.bytes_since(40) < 64, "only what is no entry may follow the last one");
+    assert!(log.bytes_since(LogIndex(40)) < 64, "only what is no entry may follow the last one");
     drop(submit(&mut log, entries(1, 41..=41)).await.expect("submit"));
     assert!(log.total_bytes() > total);
 }
@@ -224,7 +227,7 @@ async fn a_closed_log_refuses_writes_and_still_reads() {
     log.close();
     log.close();
     assert!(append(&mut log, vec![entry(1, 4)]).await.is_err());
-    assert!(log.save_vote(&Vote::new(1, 1)).await.is_err());
+    assert!(log.save_vote(&Vote::new(1, MemberId(1))).await.is_err());
     assert_eq!(read_all(&mut log).await.expect("entries"), entries(1, 1..=3));
     assert!(log.durable_log().wait_durable(&id(1, 4)).is_err());
     assert_eq!(*log.failed().borrow(), None, "closing is no failure");

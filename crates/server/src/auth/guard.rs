@@ -6,7 +6,7 @@ use super::simple::{self, SimpleTokens};
 use meerkat_raft::{ProposeError, RaftNode};
 use meerkat_state::{AuthBook, Need, Pinned, needs};
 use meerkat_types::{
-    Access, Asker, AuthRefusal, AuthRevision, Command, KeyRange, Outcome, Refusal, UserName, Way,
+    Access, Asker, AuthRefusal, AuthRevision, Command, KeyRange, LogIndex, Outcome, Refusal, UserName, Way,
 };
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) enum Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// The token that this entry of the log gave out.
-    Token { index: u64 },
+    Token { index: LogIndex },
     /// A token that was signed under this revision of users and roles.
     Signed(AuthRevision),
     /// A certificate, or what was proven before.

@@ -7,7 +7,7 @@
 use hashbrown::HashMap;
 use meerkat_fault::Mutex;
 use meerkat_state::AuthBook;
-use meerkat_types::{AssignedToken, TokenDigest, UserName};
+use meerkat_types::{AssignedToken, LogIndex, TokenDigest, UserName};
 use ring::digest::{SHA256, digest};
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ struct Held {
 
 struct Token {
     user: UserName,
-    index: u64,
+    index: LogIndex,
     until: Instant,
 }
 
@@ -46,14 +46,14 @@ pub(crate) fn digest_of(letters: &str) -> TokenDigest {
     TokenDigest(bytes)
 }
 
-pub(crate) fn write(letters: &str, index: u64) -> String {
+pub(crate) fn write(letters: &str, index: LogIndex) -> String {
     format!("{letters}.{index}")
 }
 
 /// The letters and the number of a token.
-pub(crate) fn read(token: &str) -> Option<(&str, u64)> {
+pub(crate) fn read(token: &str) -> Option<(&str, LogIndex)> {
     let (letters, index) = token.split_once('.')?;
-    Some((letters, index.parse().ok()?))
+    Some((letters, LogIndex(index.parse().ok()?)))
 }
 
 impl SimpleTokens {
@@ -74,7 +74,7 @@ impl SimpleTokens {
     }
 
     /// Whose token this is and its number, if it stands; being asked gives it more time.
-    pub(crate) fn user(&self, token: &str, book: &AuthBook, now: Instant) -> Option<(UserName, u64)> {
+    pub(crate) fn user(&self, token: &str, book: &AuthBook, now: Instant) -> Option<(UserName, LogIndex)> {
         let (letters, index) = read(token)?;
         let digest = digest_of(letters);
         let mut held = self.held.lock();
@@ -99,11 +99,11 @@ mod tests {
 
     fn token(letters: &str, index: u64) -> AssignedToken {
         let user = UserName::new("root").expect("not empty");
-        AssignedToken { token: digest_of(letters), user, index }
+        AssignedToken { token: digest_of(letters), user, index: LogIndex(index) }
     }
 
     fn book() -> AuthBook {
-        AuthBook::with_root(Password::Hash(Bytes::from_static(b"hash")), 3)
+        AuthBook::with_root(Password::Hash(Bytes::from_static(b"hash")), LogIndex(3))
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(letters.len(), 16);
         assert!(letters.bytes().all(|letter| letter.is_ascii_alphabetic()));
         assert_ne!(letters, new_letters());
-        assert_eq!(read(&write(&letters, 17)), Some((letters.as_str(), 17)));
+        assert_eq!(read(&write(&letters, LogIndex(17))), Some((letters.as_str(), LogIndex(17))));
         for bad in ["", "abc", "abc.", "abc.x", "abc.-1", "abc.1.2"] {
             assert_eq!(read(bad), None, "{bad:?}");
         }

@@ -86,7 +86,7 @@ async fn check_stored(raft: &Arc<RaftNode>, counters: &CheckCounters) -> bool {
 }
 
 fn members(raft: &RaftNode) -> Vec<MemberId> {
-    raft.members().into_iter().map(|peer| MemberId(peer.id)).collect()
+    raft.members().into_iter().map(|peer| peer.id).collect()
 }
 
 async fn ask_digests(raft: &Arc<RaftNode>) -> Round<Vec<meerkat_raft::DigestMark>> {

@@ -5,7 +5,7 @@
 //! accused. Members that did not answer are neither right nor wrong.
 
 use meerkat_raft::{DigestMark, StoredAnswer};
-use meerkat_types::{MemberId, Revision};
+use meerkat_types::{LogPosition, MemberId, Revision};
 use std::collections::BTreeMap;
 
 /// What members said of themselves; who did not answer is not in it.
@@ -13,11 +13,10 @@ pub(super) type Said<T> = BTreeMap<MemberId, T>;
 
 /// Members whose digests differ from the others' at some place of the log that both have.
 pub(super) fn differing_digests(said: &Said<Vec<DigestMark>>, members: usize) -> Vec<MemberId> {
-    let mut places: BTreeMap<(u64, u64, u64), Said<[u8; 16]>> = BTreeMap::new();
+    let mut places: BTreeMap<LogPosition, Said<[u8; 16]>> = BTreeMap::new();
     for (member, marks) in said {
         for mark in marks {
-            let at = (mark.at.index, mark.at.term, mark.at.node);
-            places.entry(at).or_default().insert(*member, mark.digest);
+            places.entry(mark.at).or_default().insert(*member, mark.digest);
         }
     }
     let mut accused: Vec<MemberId> = places.values().flat_map(|said| outvoted(said, members)).collect();
@@ -65,7 +64,7 @@ fn outvoted<T: Ord>(said: &Said<T>, members: usize) -> Vec<MemberId> {
 mod tests {
     use super::*;
     use meerkat_state::{HashKv, StoredHash};
-    use meerkat_types::LogPosition;
+    use meerkat_types::{LogIndex, Term};
 
     fn ids(numbers: &[u64]) -> Vec<MemberId> {
         numbers.iter().copied().map(MemberId).collect()
@@ -74,7 +73,7 @@ mod tests {
     /// Each member with its digests as (index, digest).
     fn check_digests(said: &[(u64, &[(u64, u8)])], members: usize, expected: &[u64]) {
         let mark = |(index, digest): &(u64, u8)| DigestMark {
-            at: LogPosition { term: 1, node: 1, index: *index },
+            at: LogPosition { term: Term(1), node: MemberId(1), index: LogIndex(*index) },
             digest: [*digest; 16],
         };
         let said: Said<Vec<DigestMark>> =

@@ -34,8 +34,8 @@ impl Admin for AdminService {
         let digest = reader.digest();
         Ok(Response::new(pb::StateDigestResponse {
             member_id: self.raft.member_id().0,
-            log_term: digest.position.map_or(0, |at| at.term),
-            log_index: digest.position.map_or(0, |at| at.index),
+            log_term: digest.position.map_or(0, |at| at.term.0),
+            log_index: digest.position.map_or(0, |at| at.index.0),
             revision: digest.revision.get(),
             compacted_revision: Revision::compacted_to_wire(reader.compacted_revision()),
             digest: bytes::Bytes::copy_from_slice(&digest.bytes),

@@ -31,9 +31,9 @@ impl ClusterService {
     fn describe(&self, peers: Vec<Peer>) -> Vec<pb::Member> {
         let published = self.raft.reader().members();
         let member = |peer: Peer| {
-            let attributes = published.iter().find(|known| known.member == MemberId(peer.id));
+            let attributes = published.iter().find(|known| known.member == peer.id);
             pb::Member {
-                id: peer.id,
+                id: peer.id.0,
                 name: attributes.map(|known| known.name.clone()).unwrap_or_default(),
                 peer_ur_ls: peer.peer_urls,
                 client_ur_ls: attributes.map(|known| known.client_urls.clone()).unwrap_or_default(),
@@ -92,7 +92,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<pb::MemberRemoveRequest>,
     ) -> Result<Response<pb::MemberRemoveResponse>, Status> {
-        let (header, members) = self.change(Change::Remove { id: request.into_inner().id }).await?;
+        let (header, members) = self.change(Change::Remove { id: MemberId(request.into_inner().id) }).await?;
         Ok(Response::new(pb::MemberRemoveResponse { header, members }))
     }
 
@@ -102,7 +102,7 @@ impl Cluster for ClusterService {
     ) -> Result<Response<pb::MemberUpdateResponse>, Status> {
         let request = request.into_inner();
         let peer_urls = peer_urls(&request.peer_ur_ls)?;
-        let (header, members) = self.change(Change::Update { id: request.id, peer_urls }).await?;
+        let (header, members) = self.change(Change::Update { id: MemberId(request.id), peer_urls }).await?;
         Ok(Response::new(pb::MemberUpdateResponse { header, members }))
     }
 
@@ -110,7 +110,8 @@ impl Cluster for ClusterService {
         &self,
         request: Request<pb::MemberPromoteRequest>,
     ) -> Result<Response<pb::MemberPromoteResponse>, Status> {
-        let (header, members) = self.change(Change::Promote { id: request.into_inner().id }).await?;
+        let (header, members) =
+            self.change(Change::Promote { id: MemberId(request.into_inner().id) }).await?;
         Ok(Response::new(pb::MemberPromoteResponse { header, members }))
     }
 }

@@ -31,7 +31,7 @@ impl Headers {
             cluster_id: self.raft.cluster_id().0,
             member_id: self.raft.member_id().0,
             revision: 0,
-            raft_term: self.raft.leadership().term(),
+            raft_term: self.raft.leadership().term().0,
         }
     }
 }

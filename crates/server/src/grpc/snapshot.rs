@@ -114,8 +114,8 @@ fn build(pinned: &Pinned, database: &Path, gone: &AtomicBool) -> Result<(File, u
     let applied = pinned.applied();
     let head = Head {
         compacted: pinned.compacted_revision().map(Revision::get).filter(|compacted| 0 < *compacted),
-        applied_term: applied.map_or(0, |at| at.term),
-        applied_index: applied.map_or(0, |at| at.index),
+        applied_term: applied.map_or(0, |at| at.term.0),
+        applied_index: applied.map_or(0, |at| at.index.0),
         storage_version: Some(STORAGE_VERSION),
         leases: pinned.leases()?.iter().map(lease_row).collect(),
         other: saved_rules::to_rows(pinned.auth(), pinned.alarms().map(|(alarm, _)| alarm)),

@@ -11,9 +11,9 @@ pub(super) fn render(raft: &RaftNode) -> String {
         "file_descriptor_limit": crate::metrics::process::files_max(),
         "raft.status": {
             "id": me.to_string(),
-            "term": raft.leadership().term(),
-            "commit": status.committed_index,
-            "applied": status.applied_index,
+            "term": raft.leadership().term().0,
+            "commit": status.committed_index.0,
+            "applied": status.applied_index.0,
             "lead": status.leader.map_or_else(|| "0".to_owned(), |leader| leader.to_string()),
             "raftState": state,
         },

@@ -9,7 +9,7 @@
 //! are brought in line only when a time in them comes.
 
 use meerkat_state::LeaseChange;
-use meerkat_types::{Lease, LeaseId, LeaseNote, LeaseTtl, limits};
+use meerkat_types::{Lease, LeaseId, LeaseNote, LeaseTtl, LogIndex, Term, limits};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -26,13 +26,13 @@ const LOOKS_PER_EXPIRED: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Following,
-    TakingOver { term: u64 },
-    Leading { term: u64 },
+    TakingOver { term: Term },
+    Leading { term: Term },
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    granted: u64,
+    granted: LogIndex,
     ttl: LeaseTtl,
     deadline: Instant,
     /// What is left of it may stand in the log, by this note or an earlier one.
@@ -54,7 +54,7 @@ pub(crate) struct NoteId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Expired {
     pub(crate) lease: LeaseId,
-    pub(crate) granted: u64,
+    pub(crate) granted: LogIndex,
 }
 
 pub(crate) struct Book {
@@ -77,7 +77,7 @@ pub(crate) enum Renewed {
     For(LeaseTtl),
     /// First the note about it must be taken back.
     Noted {
-        granted: u64,
+        granted: LogIndex,
         note: NoteId,
     },
     Expiring,
@@ -98,7 +98,7 @@ impl Book {
     }
 
     /// The term in which this member leads and knows every lease.
-    pub(crate) fn term(&self) -> Option<u64> {
+    pub(crate) fn term(&self) -> Option<Term> {
         match self.role {
             Role::Leading { term } => Some(term),
             Role::Following | Role::TakingOver { .. } => None,
@@ -110,14 +110,14 @@ impl Book {
     }
 
     /// From here on what is granted and ended is kept; the leases of the state come later.
-    pub(crate) fn take_over(&mut self, term: u64) {
+    pub(crate) fn take_over(&mut self, term: Term) {
         self.follow();
         self.role = Role::TakingOver { term };
     }
 
     /// `state`: the leases as of some moment after [`Book::take_over`]. Each lives on from `now` for what
     /// a predecessor may have promised, and `grace` beyond.
-    pub(crate) fn lead(&mut self, term: u64, state: Vec<Lease>, now: Instant, grace: Duration) {
+    pub(crate) fn lead(&mut self, term: Term, state: Vec<Lease>, now: Instant, grace: Duration) {
         if self.role != (Role::TakingOver { term }) {
             return;
         }

@@ -3,7 +3,7 @@
 use super::*;
 
 const INTERVAL: Duration = Duration::from_secs(60);
-const GRANTED: u64 = 77;
+const GRANTED: LogIndex = LogIndex(77);
 const GRACE: Duration = Duration::from_secs(1);
 
 fn id(number: i64) -> LeaseId {
@@ -36,9 +36,9 @@ fn s(seconds: u64) -> Duration {
 
 fn leading(leases: Vec<Lease>, now: Instant) -> Book {
     let mut book = Book::new(INTERVAL);
-    book.take_over(7);
-    book.lead(7, leases, now, GRACE);
-    assert_eq!(book.term(), Some(7));
+    book.take_over(Term(7));
+    book.lead(Term(7), leases, now, GRACE);
+    assert_eq!(book.term(), Some(Term(7)));
     book
 }
 
@@ -97,7 +97,7 @@ fn taking_over_gives_each_what_it_is_owed_and_sees_what_changed_meanwhile() {
     let mut book = Book::new(INTERVAL);
     book.changed(LeaseChange::Granted(lease(9, 5)), start);
     assert_eq!(book.len(), 0, "a follower keeps none");
-    book.take_over(3);
+    book.take_over(Term(3));
     assert_eq!(book.term(), None);
     book.changed(LeaseChange::Ended(id(1)), start);
     book.changed(LeaseChange::Granted(lease(4, 30)), start);
@@ -109,9 +109,9 @@ fn taking_over_gives_each_what_it_is_owed_and_sees_what_changed_meanwhile() {
     let noted_before = Lease { remaining: Some(s(100)), ..lease(3, 500) };
     let noted_meanwhile = Lease { remaining: Some(s(12)), ..lease(6, 30) };
     let state = vec![lease(1, 10), lease(2, 10), noted_before, lease(4, 30), noted_meanwhile, lease(7, 900)];
-    book.lead(2, state.clone(), start, GRACE);
+    book.lead(Term(2), state.clone(), start, GRACE);
     assert_eq!(book.term(), None, "of an earlier term");
-    book.lead(3, state, start + s(1), GRACE);
+    book.lead(Term(3), state, start + s(1), GRACE);
     let rest = |number| book.rest(id(number), start + s(1)).map(|(_, rest)| rest);
     assert_eq!(rest(1), None, "ended after the state was read");
     assert_eq!(rest(2), Some(11_000), "in full, and the grace");

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use meerkat_fault::Mutex;
 use meerkat_raft::tasks::Tasks;
 use meerkat_raft::{DeskError, LeaseDesk, LeaseRest, RaftNode, ReadIndexError, Renewal};
-use meerkat_types::{LeaseId, LeaseNote, limits};
+use meerkat_types::{LeaseId, LeaseNote, LogIndex, Term, limits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub(crate) struct Desk {
     pub(super) counters: Arc<LeaseCounters>,
     pub(super) pace: Arc<Mutex<Pace>>,
     /// In which term the book knows every lease.
-    pub(super) open: watch::Sender<Option<u64>>,
+    pub(super) open: watch::Sender<Option<Term>>,
 }
 
 impl Desk {
@@ -55,7 +55,7 @@ impl Desk {
     }
 
     /// The term of the book, once it is complete.
-    async fn opened(&self) -> Result<u64, DeskError> {
+    async fn opened(&self) -> Result<Term, DeskError> {
         if let Some(term) = *self.open.borrow() {
             return Ok(term);
         }
@@ -74,17 +74,17 @@ impl Desk {
     }
 
     /// Fails unless this member has led all the time since the book was of `term`.
-    async fn confirm(&self, term: u64) -> Result<u64, DeskError> {
+    async fn confirm(&self, term: Term) -> Result<LogIndex, DeskError> {
         let confirmed = self.raft.reads().confirm_lead().await.map_err(|error| match error {
             ReadIndexError::NoLeader | ReadIndexError::LeaderChanged => DeskError::NotLeader,
             ReadIndexError::Timeout => DeskError::Timeout,
             ReadIndexError::Stopped => DeskError::Stopped,
         })?;
-        let same = confirmed.term == term && self.book.lock().term() == Some(term);
+        let same = confirmed.term == Some(term) && self.book.lock().term() == Some(term);
         if same { Ok(confirmed.index) } else { Err(DeskError::NotLeader) }
     }
 
-    async fn applied(&self, index: u64) -> Result<(), DeskError> {
+    async fn applied(&self, index: LogIndex) -> Result<(), DeskError> {
         self.raft.applied().reached(index).await.map_err(|_| DeskError::Stopped)
     }
 
@@ -115,7 +115,7 @@ impl Desk {
         Ok(answers)
     }
 
-    fn renew_in_book(&self, term: u64, leases: &[LeaseId]) -> Result<Vec<Renewed>, DeskError> {
+    fn renew_in_book(&self, term: Term, leases: &[LeaseId]) -> Result<Vec<Renewed>, DeskError> {
         let now = Instant::now();
         let mut book = self.book.lock();
         if book.term() != Some(term) {
@@ -126,7 +126,7 @@ impl Desk {
 
     async fn take_notes_back(
         &self,
-        term: u64,
+        term: Term,
         leases: &[LeaseId],
         renewed: &[Renewed],
     ) -> Result<(), DeskError> {

@@ -5,7 +5,7 @@ use super::desk::Desk;
 use meerkat_raft::ReadIndexError;
 use meerkat_raft::tasks::spawn_part;
 use meerkat_raft::threads::spawn_blocking_part;
-use meerkat_types::{Command, Outcome, Refusal, limits};
+use meerkat_types::{Command, Outcome, Refusal, Term, limits};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub(crate) async fn run_expiry(expiry: Expiry) {
 
 impl Expiry {
     /// Until this member no longer leads.
-    async fn lead(&self, term: u64) {
+    async fn lead(&self, term: Term) {
         self.take_over(term).await;
         let slots = Arc::new(Semaphore::new(ENDS_IN_FLIGHT));
         let mut ticks = tokio::time::interval(TICK);
@@ -63,7 +63,7 @@ impl Expiry {
         }
     }
 
-    async fn take_over(&self, term: u64) {
+    async fn take_over(&self, term: Term) {
         let desk = &self.desk;
         desk.book.lock().take_over(term);
         while let Err(error) = self.applied_everything().await {
@@ -84,7 +84,7 @@ impl Expiry {
         let count = leases.len();
         desk.book.lock().lead(term, leases, Instant::now(), self.grace);
         desk.open.send_replace(Some(term));
-        tracing::info!(term, leases = count, "this member leads and keeps the deadlines of leases");
+        tracing::info!(%term, leases = count, "this member leads and keeps the deadlines of leases");
     }
 
     /// Returns when this member has applied all that was committed before its term.
@@ -94,7 +94,7 @@ impl Expiry {
         raft.applied().reached(confirmed.index).await.map_err(|_| ReadIndexError::Stopped)
     }
 
-    async fn end_expired(&self, term: u64, slots: &Arc<Semaphore>) {
+    async fn end_expired(&self, term: Term, slots: &Arc<Semaphore>) {
         let per_tick = limits::LEASE_EXPIRIES_PER_SECOND as usize * TICK.as_millis() as usize / 1_000;
         let expired = self.desk.book.lock().expire(Instant::now(), per_tick);
         for expired in expired {
@@ -109,19 +109,19 @@ impl Expiry {
     }
 
     /// The log takes them in its own time: deadlines do not wait for notes.
-    fn note_some(&self, term: u64) {
+    fn note_some(&self, term: Term) {
         // Locked until the notes are handed in: a renewal that sees one in the book must come to the
         // scribe after it, or the log would keep the note and lose the taking back.
         let mut book = self.desk.book.lock();
         let notes = book.take_notes(Instant::now(), limits::LEASE_NOTES_MAX);
         if !notes.is_empty() && !self.desk.scribe.try_note(term, notes) {
             // Their leases stay marked, which costs each one's next renewal an entry and nothing else.
-            tracing::debug!(term, "notes about leases wait for the next interval: the log is behind");
+            tracing::debug!(%term, "notes about leases wait for the next interval: the log is behind");
         }
     }
 }
 
-async fn end(desk: &Desk, term: u64, expired: Expired) {
+async fn end(desk: &Desk, term: Term, expired: Expired) {
     let Expired { lease, granted } = expired;
     let command = Command::ExpireLease { lease, granted, term };
     let outcome = desk.raft.proposer().propose(command, ENTRY_BYTES_MAX).await;

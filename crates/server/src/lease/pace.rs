@@ -6,6 +6,7 @@
 //! questions of each follower, and writers do not notice them. A renewal waits a little longer then; the
 //! shortest lease lives for a hundred times that.
 
+use meerkat_types::LogIndex;
 use std::time::{Duration, Instant};
 
 /// Between the moments at which rounds begin while writes flow.
@@ -15,17 +16,17 @@ const RECENT: Duration = Duration::from_millis(50);
 
 pub(crate) struct Pace {
     began: Instant,
-    applied: u64,
+    applied: LogIndex,
     advanced: Option<Instant>,
 }
 
 impl Pace {
     pub(crate) fn new(now: Instant) -> Pace {
-        Pace { began: now, applied: 0, advanced: None }
+        Pace { began: now, applied: LogIndex(0), advanced: None }
     }
 
     /// How long to wait before a round, when the log is applied up to `applied`.
-    pub(crate) fn wait(&mut self, applied: u64, now: Instant) -> Duration {
+    pub(crate) fn wait(&mut self, applied: LogIndex, now: Instant) -> Duration {
         if self.applied != applied {
             self.applied = applied;
             self.advanced = Some(now);
@@ -47,12 +48,13 @@ mod tests {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut pace = Pace::new(start);
-        assert_eq!(pace.wait(0, at(1)), Duration::ZERO);
-        assert_eq!(pace.wait(0, at(2)), Duration::ZERO);
-        let moments: Vec<Instant> = [11, 12, 19].map(|millis| at(millis) + pace.wait(7, at(millis))).to_vec();
+        assert_eq!(pace.wait(LogIndex(0), at(1)), Duration::ZERO);
+        assert_eq!(pace.wait(LogIndex(0), at(2)), Duration::ZERO);
+        let moments: Vec<Instant> =
+            [11, 12, 19].map(|millis| at(millis) + pace.wait(LogIndex(7), at(millis))).to_vec();
         assert_eq!(moments, [at(20); 3], "all of them share one moment");
-        assert_eq!(pace.wait(7, at(20)), STEP);
-        assert_eq!(pace.wait(7, at(61)), Duration::ZERO, "the writes have stopped");
-        assert_eq!(at(63) + pace.wait(8, at(63)), at(80));
+        assert_eq!(pace.wait(LogIndex(7), at(20)), STEP);
+        assert_eq!(pace.wait(LogIndex(7), at(61)), Duration::ZERO, "the writes have stopped");
+        assert_eq!(at(63) + pace.wait(LogIndex(8), at(63)), at(80));
     }
 }

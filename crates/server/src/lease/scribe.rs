@@ -8,7 +8,7 @@
 
 use meerkat_raft::RaftNode;
 use meerkat_raft::tasks::Tasks;
-use meerkat_types::{Command, LeaseNote, Outcome, limits};
+use meerkat_types::{Command, LeaseNote, Outcome, Term, limits};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,7 +18,7 @@ const QUEUE: usize = 1_024;
 const ENTRY_BYTES_MAX: usize = limits::REQUEST_BYTES_MAX;
 
 struct Job {
-    term: u64,
+    term: Term,
     notes: Vec<LeaseNote>,
     /// Whether the log took them.
     done: oneshot::Sender<bool>,
@@ -38,12 +38,12 @@ impl Scribe {
 
     /// Hands notes in without waiting, and without hearing what became of them. False if there is no
     /// room. Called with the book locked, it is ahead of everyone who learns of the notes from the book.
-    pub(crate) fn try_note(&self, term: u64, notes: Vec<LeaseNote>) -> bool {
+    pub(crate) fn try_note(&self, term: Term, notes: Vec<LeaseNote>) -> bool {
         self.jobs.try_send(Job { term, notes, done: oneshot::channel().0 }).is_ok()
     }
 
     /// Whether the log has them, in this term.
-    pub(crate) async fn note(&self, term: u64, notes: Vec<LeaseNote>) -> bool {
+    pub(crate) async fn note(&self, term: Term, notes: Vec<LeaseNote>) -> bool {
         let (done, taken) = oneshot::channel();
         if self.jobs.send(Job { term, notes, done }).await.is_err() {
             return false;
@@ -57,7 +57,7 @@ async fn write(raft: Arc<RaftNode>, mut queue: mpsc::Receiver<Job>) {
     while queue.recv_many(&mut jobs, QUEUE).await > 0 {
         for batch in batches(std::mem::take(&mut jobs)) {
             let notes = batch.iter().flat_map(|job| job.notes.iter().copied()).collect();
-            let term = batch.first().map_or(0, |job| job.term);
+            let term = batch.first().map_or(Term(0), |job| job.term);
             let command = Command::NoteLeases { term, notes };
             let outcome = raft.proposer().propose_as_leader(command, ENTRY_BYTES_MAX).await;
             let taken = matches!(outcome, Ok(Outcome::LeasesNoted(_)));
@@ -97,19 +97,22 @@ fn batches(jobs: Vec<Job>) -> Vec<Vec<Job>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use meerkat_types::LeaseId;
+    use meerkat_types::{LeaseId, LogIndex};
 
     #[test]
     fn jobs_are_put_together_by_term_and_size_and_keep_their_order() {
         let job = |term, notes: usize| {
-            let note =
-                LeaseNote { id: LeaseId::from_wire(1).expect("not zero"), granted: 1, remaining: None };
-            Job { term, notes: vec![note; notes], done: oneshot::channel().0 }
+            let note = LeaseNote {
+                id: LeaseId::from_wire(1).expect("not zero"),
+                granted: LogIndex(1),
+                remaining: None,
+            };
+            Job { term: Term(term), notes: vec![note; notes], done: oneshot::channel().0 }
         };
         let jobs = vec![job(1, 10), job(1, 990), job(1, 1), job(2, 1), job(2, 1_000), job(2, 2)];
         let shape: Vec<Vec<(u64, usize)>> = batches(jobs)
             .iter()
-            .map(|batch| batch.iter().map(|job| (job.term, job.notes.len())).collect())
+            .map(|batch| batch.iter().map(|job| (job.term.0, job.notes.len())).collect())
             .collect();
         let expected =
             vec![vec![(1, 10), (1, 990)], vec![(1, 1)], vec![(2, 1)], vec![(2, 1_000)], vec![(2, 2)]];

@@ -209,7 +209,7 @@ async fn until_behind(
         // Before the revision: what is applied in between is then not slept through.
         let index = applied.index();
         if reader.current_revision() <= told {
-            if applied.reached(index + 1).await.is_err() {
+            if applied.reached(index.next()).await.is_err() {
                 // The member stops; the hub will say so.
                 std::future::pending::<()>().await;
             }

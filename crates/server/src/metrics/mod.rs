@@ -118,9 +118,13 @@ impl Metrics {
         );
         let pending = raft.proposer().pending() as f64;
         page.gauge("etcd_server_proposals_pending", "Proposals awaiting their outcome.", pending);
-        let committed = status.committed_index as f64;
+        let committed = status.committed_index.0 as f64;
         page.gauge("etcd_server_proposals_committed_total", "Committed log index.", committed);
-        page.gauge("etcd_server_proposals_applied_total", "Applied log index.", status.applied_index as f64);
+        page.gauge(
+            "etcd_server_proposals_applied_total",
+            "Applied log index.",
+            status.applied_index.0 as f64,
+        );
         page.counter("etcd_server_read_indexes_failed_total", "Reads without index.", raft.reads().failed());
         let quota = self.quota_backend_bytes;
         page.gauge("etcd_server_quota_backend_bytes", "The quota that is configured.", quota);

@@ -5,7 +5,7 @@ use super::changes::Changes;
 use super::page::{Page, escaped};
 use crate::spans::SpanCounters;
 use meerkat_raft::RaftNode;
-use meerkat_types::{Consistency, Key, KeyRange, MemberId, RangeQuery, RevisionBounds, Sort};
+use meerkat_types::{Consistency, Key, KeyRange, RangeQuery, RevisionBounds, Sort};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
@@ -220,7 +220,7 @@ pub(super) fn peers(page: &mut Page, raft: &RaftNode) {
     let known = raft.members();
     page.head("etcd_network_known_peers", "gauge", "Members of the cluster.");
     for peer in &known {
-        let labels = format!("{{Local=\"{me}\",Remote=\"{}\"}}", MemberId(peer.id));
+        let labels = format!("{{Local=\"{me}\",Remote=\"{}\"}}", peer.id);
         page.sample("etcd_network_known_peers", &labels, 1.0);
     }
     let failures = peers.iter().map(|peer| peer.traffic.failures()).sum();

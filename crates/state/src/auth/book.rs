@@ -2,8 +2,8 @@
 
 use super::keys::KeySet;
 use meerkat_types::{
-    Access, AuthCommand, AuthDone, AuthRefusal, AuthRevision, KeyRange, Password, Permission, PermissionKind,
-    ROOT_ROLE, ROOT_USER, RoleName, UserName,
+    Access, AuthCommand, AuthDone, AuthRefusal, AuthRevision, KeyRange, LogIndex, Password, Permission,
+    PermissionKind, ROOT_ROLE, ROOT_USER, RoleName, UserName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct AuthBook {
     pub(super) enabled: bool,
     pub(super) revision: AuthRevision,
     /// The index of the entry that last switched authentication off: tokens from before are void.
-    pub(super) tokens_after: u64,
+    pub(super) tokens_after: LogIndex,
     users: BTreeMap<UserName, Arc<Account>>,
     roles: BTreeMap<RoleName, Arc<Vec<Permission>>>,
 }
@@ -24,7 +24,7 @@ pub struct User {
     pub password: Password,
     pub roles: BTreeSet<RoleName>,
     /// The index of the entry that last set the password: the user's tokens from before are void.
-    pub tokens_after: u64,
+    pub tokens_after: LogIndex,
 }
 
 /// A user with what follows from the roles.
@@ -48,7 +48,7 @@ impl Default for AuthBook {
         AuthBook {
             enabled: false,
             revision: AuthRevision::FIRST,
-            tokens_after: 0,
+            tokens_after: LogIndex(0),
             users: BTreeMap::new(),
             roles: BTreeMap::new(),
         }
@@ -57,7 +57,7 @@ impl Default for AuthBook {
 
 impl AuthBook {
     pub(super) fn new(
-        (enabled, revision, tokens_after): (bool, AuthRevision, u64),
+        (enabled, revision, tokens_after): (bool, AuthRevision, LogIndex),
         users: BTreeMap<UserName, User>,
         roles: BTreeMap<RoleName, Vec<Permission>>,
     ) -> AuthBook {
@@ -75,12 +75,12 @@ impl AuthBook {
         roles: BTreeMap<RoleName, Vec<Permission>>,
     ) -> AuthBook {
         let roles = roles.into_iter().map(|(name, permissions)| (name, united(permissions))).collect();
-        AuthBook::new((enabled, revision.max(AuthRevision::FIRST), 0), users, roles)
+        AuthBook::new((enabled, revision.max(AuthRevision::FIRST), LogIndex(0)), users, roles)
     }
 
     /// With authentication on and `root` as the only user, whose password the entry at `index` set.
     #[doc(hidden)]
-    pub fn with_root(password: Password, index: u64) -> AuthBook {
+    pub fn with_root(password: Password, index: LogIndex) -> AuthBook {
         let mut book = AuthBook::default();
         let (user, role) = (UserName::new(ROOT_USER), RoleName::new(ROOT_ROLE));
         for command in [
@@ -121,7 +121,7 @@ impl AuthBook {
     }
 
     /// Whether a token that was given to the user by the entry at `index` still stands.
-    pub fn token_stands(&self, user: &str, index: u64) -> bool {
+    pub fn token_stands(&self, user: &str, index: LogIndex) -> bool {
         self.enabled
             && self.tokens_after < index
             && self.users.get(user).is_some_and(|account| account.user.tokens_after < index)
@@ -144,7 +144,7 @@ impl AuthBook {
     pub(crate) fn change(
         &mut self,
         command: &AuthCommand,
-        index: u64,
+        index: LogIndex,
     ) -> Result<(AuthDone, Vec<Change>), AuthRefusal> {
         let changed = match command {
             AuthCommand::Enable => return self.enable(),
@@ -180,7 +180,7 @@ impl AuthBook {
         Ok((AuthDone::Changed(self.revision), Vec::new()))
     }
 
-    fn disable(&mut self, index: u64) -> Option<Vec<Change>> {
+    fn disable(&mut self, index: LogIndex) -> Option<Vec<Change>> {
         if !self.enabled {
             return None;
         }
@@ -193,7 +193,7 @@ impl AuthBook {
         &self,
         user: &UserName,
         checked: AuthRevision,
-        index: u64,
+        index: LogIndex,
     ) -> Result<(AuthDone, Vec<Change>), AuthRefusal> {
         if !self.enabled {
             return Err(AuthRefusal::NotEnabled);
@@ -212,7 +212,7 @@ impl AuthBook {
         &mut self,
         name: Option<&UserName>,
         password: &Password,
-        index: u64,
+        index: LogIndex,
     ) -> Result<Vec<Change>, AuthRefusal> {
         let name = name.ok_or(AuthRefusal::UserEmpty)?;
         if self.users.contains_key(name) {
@@ -237,7 +237,7 @@ impl AuthBook {
         &mut self,
         name: Option<&UserName>,
         password: &Password,
-        index: u64,
+        index: LogIndex,
     ) -> Result<Vec<Change>, AuthRefusal> {
         let (name, mut user) = self.known(name)?;
         user.tokens_after = index;

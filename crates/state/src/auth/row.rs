@@ -13,7 +13,9 @@ use crate::error::{StateError, damaged};
 use crate::mvcc::wire::{put_varint, take, take_varint};
 use bytes::Bytes;
 use meerkat_engine::{Column, View};
-use meerkat_types::{AuthRevision, Key, KeyRange, Password, Permission, PermissionKind, RoleName, UserName};
+use meerkat_types::{
+    AuthRevision, Key, KeyRange, LogIndex, Password, Permission, PermissionKind, RoleName, UserName,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const AUTH: &[u8] = b"auth";
@@ -76,20 +78,20 @@ fn load_all<N: Ord, T>(
 pub(super) fn encode_head(book: &AuthBook) -> Vec<u8> {
     let mut row = vec![u8::from(book.enabled)];
     put_varint(&mut row, book.revision.0);
-    put_varint(&mut row, book.tokens_after);
+    put_varint(&mut row, book.tokens_after.0);
     row
 }
 
-fn decode_head(mut row: &[u8]) -> Option<(bool, AuthRevision, u64)> {
+fn decode_head(mut row: &[u8]) -> Option<(bool, AuthRevision, LogIndex)> {
     let enabled = flag(&mut row)?;
     let revision = AuthRevision(take_varint(&mut row)?);
-    let tokens_after = take_varint(&mut row)?;
+    let tokens_after = LogIndex(take_varint(&mut row)?);
     row.is_empty().then_some((enabled, revision, tokens_after))
 }
 
 pub(super) fn encode_user(user: &User) -> Vec<u8> {
     let mut row = Vec::new();
-    put_varint(&mut row, user.tokens_after);
+    put_varint(&mut row, user.tokens_after.0);
     match &user.password {
         Password::None => row.push(0),
         Password::Hash(hash) => {
@@ -103,7 +105,7 @@ pub(super) fn encode_user(user: &User) -> Vec<u8> {
 }
 
 fn decode_user(mut row: &[u8]) -> Option<User> {
-    let tokens_after = take_varint(&mut row)?;
+    let tokens_after = LogIndex(take_varint(&mut row)?);
     let password = match flag(&mut row)? {
         false => Password::None,
         true => Password::Hash(take_bytes(&mut row)?),
@@ -164,7 +166,7 @@ mod tests {
         let role = |name| RoleName::new(name).expect("not empty");
         for password in [Password::None, Password::Hash(Bytes::from_static(b"$2b$04$x"))] {
             for roles in [BTreeSet::new(), BTreeSet::from([role("a"), role("root")])] {
-                let user = User { password: password.clone(), roles, tokens_after: 300 };
+                let user = User { password: password.clone(), roles, tokens_after: LogIndex(300) };
                 let row = encode_user(&user);
                 assert_eq!(decode_user(&row), Some(user));
                 (0..row.len()).for_each(|cut| assert_eq!(decode_user(&row[..cut]), None, "cut at {cut}"));
@@ -177,8 +179,8 @@ mod tests {
         let row = encode_role(&permissions);
         assert_eq!(decode_role(&row), Some(permissions));
         (0..row.len()).for_each(|cut| assert_eq!(decode_role(&row[..cut]), None, "cut at {cut}"));
-        let head = AuthBook::new((true, AuthRevision(7), 300), BTreeMap::new(), BTreeMap::new());
-        assert_eq!(decode_head(&encode_head(&head)), Some((true, AuthRevision(7), 300)));
+        let head = AuthBook::new((true, AuthRevision(7), LogIndex(300)), BTreeMap::new(), BTreeMap::new());
+        assert_eq!(decode_head(&encode_head(&head)), Some((true, AuthRevision(7), LogIndex(300))));
         assert_eq!(decode_head(&[2, 1, 1]), None);
     }
 }

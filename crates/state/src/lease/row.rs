@@ -9,7 +9,7 @@ use crate::error::{StateError, damaged};
 use crate::mvcc::wire::{put_varint, take_varint};
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, View};
-use meerkat_types::{Lease, LeaseId, LeaseTtl};
+use meerkat_types::{Lease, LeaseId, LeaseTtl, LogIndex};
 use std::time::Duration;
 
 const TERMS: u8 = 1;
@@ -86,7 +86,7 @@ pub(crate) fn read_all(view: &View) -> Result<Vec<Lease>, StateError> {
 fn encode(lease: &Lease) -> Vec<u8> {
     let mut row = Vec::with_capacity(12);
     put_varint(&mut row, lease.ttl.seconds().unsigned_abs());
-    put_varint(&mut row, lease.granted);
+    put_varint(&mut row, lease.granted.0);
     if let Some(remaining) = lease.remaining {
         put_varint(&mut row, u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX));
     }
@@ -95,7 +95,7 @@ fn encode(lease: &Lease) -> Vec<u8> {
 
 fn decode(id: LeaseId, mut row: &[u8]) -> Option<Lease> {
     let ttl = LeaseTtl::from_seconds(i64::try_from(take_varint(&mut row)?).ok()?)?;
-    let granted = take_varint(&mut row)?;
+    let granted = LogIndex(take_varint(&mut row)?);
     let remaining = if row.is_empty() { None } else { Some(Duration::from_millis(take_varint(&mut row)?)) };
     row.is_empty().then_some(Lease { id, granted, ttl, remaining })
 }
@@ -110,7 +110,7 @@ mod tests {
         for seconds in [1, 127, 128, 9_000_000_000] {
             let ttl = LeaseTtl::from_seconds(seconds).expect("in range");
             for remaining in [None, Some(Duration::ZERO), Some(Duration::from_millis(300_001))] {
-                let lease = Lease { id, granted: u64::MAX, ttl, remaining };
+                let lease = Lease { id, granted: LogIndex(u64::MAX), ttl, remaining };
                 let row = encode(&lease);
                 assert_eq!(decode(id, &row), Some(lease));
                 assert_eq!(decode(id, &[row.as_slice(), &[0, 0]].concat()), None);

@@ -3,7 +3,7 @@
 use super::row;
 use crate::error::StateError;
 use meerkat_engine::{Batch, View};
-use meerkat_types::{Lease, LeaseId, LeaseNote};
+use meerkat_types::{Lease, LeaseId, LeaseNote, LogIndex};
 use std::collections::BTreeMap;
 
 /// Equal to the rows of the database and the batch being built.
@@ -19,7 +19,7 @@ impl LeaseTable {
     }
 
     /// The grant of the lease of this name.
-    pub(crate) fn granted(&self, lease: LeaseId) -> Option<u64> {
+    pub(crate) fn granted(&self, lease: LeaseId) -> Option<LogIndex> {
         self.leases.get(&lease).map(|lease| lease.granted)
     }
 

@@ -6,7 +6,7 @@ use meerkat_engine::{Batch, Column};
 use meerkat_state::{Payload, StateReader};
 use meerkat_types::{
     Alarm, AlarmBy, AlarmKind, Command, Compact, DeleteRange, GrantLease, Key, KeyRange, LeaseId, LeaseTtl,
-    MemberId, NewLease, NewValue, Outcome, Put, Refusal, Revision, Txn, TxnOp,
+    LogIndex, MemberId, NewLease, NewValue, Outcome, Put, Refusal, Revision, Txn, TxnOp,
 };
 use std::collections::BTreeSet;
 
@@ -108,8 +108,11 @@ fn while_a_member_is_corrupt_nothing_changes() {
     apply(&mut rig, &mut log, grant(5));
     apply(&mut rig, &mut log, raise(alarm(AlarmKind::NoSpace, 1), AlarmBy::Cluster));
     apply(&mut rig, &mut log, raise(alarm(AlarmKind::Corrupt, 2), AlarmBy::Cluster));
-    let expire =
-        Command::ExpireLease { lease: LeaseId::from_wire(5).expect("a name"), granted: 1, term: log.term() };
+    let expire = Command::ExpireLease {
+        lease: LeaseId::from_wire(5).expect("a name"),
+        granted: LogIndex(1),
+        term: log.term(),
+    };
     let refused = vec![
         put("k", 1),
         delete("k"),
@@ -142,7 +145,7 @@ fn what_an_operator_raised_only_an_operator_clears() {
 fn alarms_outlive_a_restart_and_a_member_that_is_removed_needs_no_room() {
     let (mut rig, mut log) = (Rig::new(), Log::default());
     let members = |ids: &[u64]| Payload::Membership {
-        members: ids.iter().copied().collect::<BTreeSet<u64>>(),
+        members: ids.iter().copied().map(MemberId).collect::<BTreeSet<_>>(),
         bytes: Bytes::from_static(b"voters"),
     };
     let first = log.push(members(&[1, 2])).clone();
@@ -153,7 +156,7 @@ fn alarms_outlive_a_restart_and_a_member_that_is_removed_needs_no_room() {
     rig.db().flush().expect("flush");
     let before = rig.reader.alarms();
     rig.crash();
-    rig.machine().set_roster([1, 2].into());
+    rig.machine().set_roster([MemberId(1), MemberId(2)].into());
     assert_eq!(rig.reader.alarms(), before);
     let second = log.push(members(&[1])).clone();
     rig.apply(&[second]);
@@ -250,7 +253,7 @@ fn two_members_keep_their_digests_at_the_same_places_however_their_batches_are_c
     let marks = |reader: &StateReader| reader.digest_marks();
     assert_eq!(marks(&one.reader), marks(&two.reader));
     let places: Vec<u64> =
-        marks(&one.reader).iter().filter_map(|mark| mark.position.map(|at| at.index)).collect();
+        marks(&one.reader).iter().filter_map(|mark| mark.position.map(|at| at.index.0)).collect();
     assert_eq!(places, [0, 128, 256, 384, 512, 640]);
 }
 

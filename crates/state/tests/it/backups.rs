@@ -6,8 +6,8 @@ use bytes::Bytes;
 use meerkat_backup::snapshot::{Change, Head, SnapshotFile, write};
 use meerkat_state::{AuthBook, Import, ImportEnd, ImportedEvent, ImportedVersion};
 use meerkat_types::{
-    Alarm, AlarmBy, AlarmKind, AuthRevision, Event, EventKind, HistoryQuery, Lease, LeaseId, LogPosition,
-    MemberId, Password, Revision,
+    Alarm, AlarmBy, AlarmKind, AuthRevision, Event, EventKind, HistoryQuery, Lease, LeaseId, LogIndex,
+    LogPosition, MemberId, Password, Revision, Term,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-const POSITION: LogPosition = LogPosition { term: 1, node: 9, index: 1 };
+const POSITION: LogPosition = LogPosition { term: Term(1), node: MemberId(9), index: LogIndex(1) };
 
 /// Everything that a backup of the state has, and what it says is compacted.
 fn save(rig: &Rig) -> (SnapshotFile<File>, Vec<Lease>) {
@@ -36,7 +36,8 @@ fn save(rig: &Rig) -> (SnapshotFile<File>, Vec<Lease>) {
         Ok(())
     })
     .expect("a backup");
-    let leases = pinned.leases().expect("leases").into_iter().map(|lease| Lease { granted: 0, ..lease });
+    let leases =
+        pinned.leases().expect("leases").into_iter().map(|lease| Lease { granted: LogIndex(0), ..lease });
     (SnapshotFile::from_source(Path::new("backup"), file, bytes).expect("a backup"), leases.collect())
 }
 
@@ -155,8 +156,8 @@ fn ruled(book: &AuthBook, alarms: &[Alarm]) -> Rig {
 
 #[test]
 fn users_and_alarms_of_a_backup_are_those_of_the_state_and_in_its_digest() {
-    let root = AuthBook::with_root(Password::Hash(Bytes::from_static(b"$2b$04$x")), 0);
-    let other = AuthBook::with_root(Password::Hash(Bytes::from_static(b"$2b$04$y")), 0);
+    let root = AuthBook::with_root(Password::Hash(Bytes::from_static(b"$2b$04$x")), LogIndex(0));
+    let other = AuthBook::with_root(Password::Hash(Bytes::from_static(b"$2b$04$y")), LogIndex(0));
     let open = AuthBook::restored(false, AuthRevision(3), BTreeMap::new(), BTreeMap::new());
     let alarm = Alarm { kind: AlarmKind::Corrupt, member: MemberId(7) };
     let cases: [(&AuthBook, &[Alarm]); 5] =

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use meerkat_types::{
     Command, Compact, Compare, CompareOperator, CompareTarget, Consistency, DeleteRange, GrantLease, Key,
-    KeyRange, LeaseId, LeaseNote, LeaseTtl, NewLease, NewValue, Put, RangeQuery, Revision, RevisionBounds,
-    Sort, SortOrder, SortTarget, Txn, TxnOp,
+    KeyRange, LeaseId, LeaseNote, LeaseTtl, LogIndex, NewLease, NewValue, Put, RangeQuery, Revision,
+    RevisionBounds, Sort, SortOrder, SortTarget, Term, Txn, TxnOp,
 };
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -23,9 +23,9 @@ pub struct Generator<'a> {
     pub current: i64,
     pub compacted: i64,
     /// Of the entry that a command will be in.
-    pub term: u64,
+    pub term: Term,
     /// The grants of the leases there are.
-    pub granted: BTreeMap<LeaseId, u64>,
+    pub granted: BTreeMap<LeaseId, LogIndex>,
 }
 
 impl Generator<'_> {
@@ -128,11 +128,11 @@ impl Generator<'_> {
     }
 
     fn lease_command(&mut self) -> Command {
-        let (lease, term) = (self.lease(), self.term.saturating_sub(self.rng.random_range(0..2)));
+        let (lease, term) = (self.lease(), Term(self.term.0.saturating_sub(self.rng.random_range(0..2))));
         let millis = self.rng.random_range(0..9_000);
         // Mostly the lease that is there, sometimes one of that name before it.
-        let current = self.granted.get(&lease).copied().unwrap_or(0);
-        let granted = if self.chance(80) { current } else { current.saturating_sub(1) };
+        let current = self.granted.get(&lease).copied().unwrap_or_default();
+        let granted = if self.chance(80) { current } else { LogIndex(current.0.saturating_sub(1)) };
         match self.rng.random_range(0..10) {
             0..=4 => {
                 let ttl = LeaseTtl::from_seconds(self.rng.random_range(1..100)).expect("in range");
@@ -144,7 +144,7 @@ impl Generator<'_> {
                 let remaining = self.chance(70).then(|| Duration::from_millis(millis));
                 let first = LeaseNote { id: lease, granted, remaining };
                 let id = self.lease();
-                let granted = self.granted.get(&id).copied().unwrap_or(0);
+                let granted = self.granted.get(&id).copied().unwrap_or_default();
                 let second = LeaseNote { id, granted, remaining: None };
                 Command::NoteLeases { term, notes: vec![first, second] }
             }

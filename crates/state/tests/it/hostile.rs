@@ -12,8 +12,8 @@ use meerkat_mangle::Fuzz;
 use meerkat_state::{LogEntry, Machine, Payload, Progress, ReadError, StateReader, Way};
 use meerkat_types::{
     Alarm, AlarmBy, AlarmKind, AuthCommand, Command, Compact, DeleteRange, GrantLease, HistoryQuery, Key,
-    KeyRange, LeaseId, LeaseTtl, MemberAttributes, MemberId, NewLease, NewValue, Password, Permission,
-    PermissionKind, Put, RangeQuery, Revision, RoleName, Txn, TxnOp, UserName,
+    KeyRange, LeaseId, LeaseTtl, LogIndex, MemberAttributes, MemberId, NewLease, NewValue, Password,
+    Permission, PermissionKind, Put, RangeQuery, Revision, RoleName, Txn, TxnOp, UserName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -191,10 +191,10 @@ fn exercise(rig: &Rig, log: &[LogEntry]) -> bool {
     let Ok(mut machine) = Machine::open(rig.db(), &reader) else { return false };
     let read = read_all(&reader).is_ok();
     // The log goes on from wherever the store says that it is.
-    let next = machine.applied().map_or(0, |applied| applied.index + 1);
+    let next = machine.applied().map_or(0, |applied| applied.index.0 + 1);
     let applied = log.iter().zip(next..).all(|(entry, index)| {
         let mut entry = entry.clone();
-        entry.position.index = index;
+        entry.position.index = LogIndex(index);
         machine.apply(&[entry]).is_ok()
     });
     let compactor = rig.compactor();
@@ -217,7 +217,8 @@ fn exercise(rig: &Rig, log: &[LogEntry]) -> bool {
 fn a_mutated_row_is_found_or_harmless_and_never_a_panic() {
     let mut rig = Rig::new();
     let mut log = Log::default();
-    let members = Payload::Membership { members: BTreeSet::from([3]), bytes: Bytes::from_static(b"members") };
+    let members =
+        Payload::Membership { members: BTreeSet::from([MemberId(3)]), bytes: Bytes::from_static(b"members") };
     let mut entries = vec![log.push(members).clone()];
     entries.extend(commands().into_iter().map(|command| log.command(command)));
     rig.apply(&entries);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use meerkat_state::{KeyTime, KeyTimes, RevisionAtTime};
 use meerkat_types::{
     Command, Compare, CompareTarget, Deleted, Event, EventKind, GrantLease, HistoryQuery, KeyRange, KeyValue,
-    KvPage, Lease, LeaseGranted, LeaseId, LogPosition, NewLease, NewValue, Outcome, Put, PutDone,
+    KvPage, Lease, LeaseGranted, LeaseId, LogIndex, LogPosition, NewLease, NewValue, Outcome, Put, PutDone,
     RangeAnswer, RangeQuery, Refusal, Revision, SortOrder, SortTarget, Txn, TxnDone, TxnOp, TxnOpDone,
 };
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ impl Model {
         }
     }
 
-    fn grant(&mut self, grant: GrantLease, index: u64) -> Outcome {
+    fn grant(&mut self, grant: GrantLease, index: LogIndex) -> Outcome {
         if self.leases.contains_key(&grant.id) {
             return Outcome::Refused(Refusal::LeaseExists);
         }

@@ -227,7 +227,7 @@ impl World {
             }
             8 => {
                 self.rig.crash();
-                let lost = self.rig.machine().applied().map_or(0, |applied| applied.index as usize + 1);
+                let lost = self.rig.machine().applied().map_or(0, |applied| applied.index.0 as usize + 1);
                 self.rig.apply(&self.log.entries[lost..]);
             }
             _ => {}

@@ -47,7 +47,10 @@ fn a_crash_leaves_the_flushed_prefix_and_replay_restores_the_rest() {
 fn a_checkpoint_holds_what_was_never_flushed_and_says_where_it_stands() {
     let (mut rig, mut log) = (Rig::new(), Log::default());
     let membership = log
-        .push(Payload::Membership { members: [7, 8].into(), bytes: Bytes::from_static(b"voters") })
+        .push(Payload::Membership {
+            members: [MemberId(7), MemberId(8)].into(),
+            bytes: Bytes::from_static(b"voters"),
+        })
         .clone();
     let entry = log.command(put("k", "v"));
     rig.apply(&[membership.clone(), entry.clone()]);
@@ -104,7 +107,7 @@ fn a_member_that_was_removed_is_gone_for_ever_and_may_not_publish_again() {
         incarnation: id,
     };
     let membership = |members: &[u64]| Payload::Membership {
-        members: members.iter().copied().collect(),
+        members: members.iter().copied().map(MemberId).collect(),
         bytes: Bytes::from_static(b"voters"),
     };
     let entries = [

@@ -2,7 +2,7 @@
 
 use meerkat_engine::{Db, DbOptions};
 use meerkat_state::{Applied, Compactor, LogEntry, Machine, Payload, Progress, StateReader};
-use meerkat_types::{Command, LogPosition, Proposal, RequestId};
+use meerkat_types::{Command, LogIndex, LogPosition, MemberId, Proposal, RequestId, Term};
 use tempfile::TempDir;
 
 pub struct Rig {
@@ -82,13 +82,14 @@ pub struct Log {
 
 impl Log {
     /// Of the next entry.
-    pub fn term(&self) -> u64 {
-        1 + self.entries.len() as u64 / 50
+    pub fn term(&self) -> Term {
+        Term(1 + self.entries.len() as u64 / 50)
     }
 
     pub fn push(&mut self, payload: Payload) -> &LogEntry {
         let index = self.entries.len() as u64;
-        let position = LogPosition { term: self.term(), node: 1 + index / 70 % 3, index };
+        let position =
+            LogPosition { term: self.term(), node: MemberId(1 + index / 70 % 3), index: LogIndex(index) };
         self.entries.push(LogEntry { position, payload });
         &self.entries[self.entries.len() - 1]
     }

@@ -7,17 +7,17 @@ use meerkat_types::{Key, PermissionKind, TokenDigest};
 /// A book, and the index of the next entry.
 struct Desk {
     book: AuthBook,
-    index: u64,
+    index: LogIndex,
 }
 
 impl Desk {
     fn new() -> Desk {
-        Desk { book: AuthBook::default(), index: 1 }
+        Desk { book: AuthBook::default(), index: LogIndex(1) }
     }
 
     fn change(&mut self, command: AuthCommand) -> Result<(), AuthRefusal> {
         let before = self.book.clone();
-        self.index += 1;
+        self.index = self.index.next();
         let changed = self.book.change(&command, self.index).map(drop);
         if changed.is_err() {
             assert_eq!(self.book, before, "{command:?} is refused and still changes something");
@@ -155,7 +155,7 @@ fn tokens_stand_until_the_password_changes_the_user_goes_or_authentication_ends(
     let assign = |desk: &mut Desk, checked: AuthRevision| {
         let user = UserName::new("u").expect("not empty");
         desk.change(AuthCommand::AssignToken { user, token: TokenDigest([1; 32]), checked })?;
-        Ok::<u64, AuthRefusal>(desk.index)
+        Ok::<LogIndex, AuthRefusal>(desk.index)
     };
     let mut desk = furnished();
     let revision = desk.book.revision();

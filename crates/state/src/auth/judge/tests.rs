@@ -3,8 +3,8 @@
 use super::*;
 use meerkat_types::{
     AuthRevision, Compact, Compare, CompareOperator, CompareTarget, Consistency, GrantLease, Key, LeaseTtl,
-    NewValue, Password, Permission, PermissionKind, RangeQuery, Revision, RevisionBounds, RoleName, Sort,
-    UserName,
+    LogIndex, NewValue, Password, Permission, PermissionKind, RangeQuery, Revision, RevisionBounds, RoleName,
+    Sort, UserName,
 };
 use std::convert::Infallible;
 
@@ -19,9 +19,9 @@ fn lease(id: i64) -> LeaseId {
 /// `reader` reads `r/`, `writer` writes `w/`, `both` does both in `b/`, `root` is root, `bare` nothing.
 fn book() -> AuthBook {
     let mut book = AuthBook::default();
-    let mut index = 0;
+    let mut index = LogIndex(0);
     let mut change = |command: AuthCommand| {
-        index += 1;
+        index = index.next();
         book.change(&command, index).expect("changes");
     };
     let (user, role) = (|name| UserName::new(name), |name| RoleName::new(name));
@@ -174,7 +174,7 @@ fn whoever_was_let_in_by_another_revision_is_refused_and_an_administrator_is_not
 #[test]
 fn nobody_is_asked_anything_while_authentication_is_off() {
     let mut book = book();
-    book.change(&AuthCommand::Disable, 100).expect("changes");
+    book.change(&AuthCommand::Disable, LogIndex(100)).expect("changes");
     assert_eq!(judged(&book, "", &Command::Put(put("x", Some(lease(2)), true))), Ok(()));
 }
 
