@@ -12,6 +12,7 @@ mod layers;
 mod leftovers;
 mod libraries;
 mod modules;
+mod numbers;
 mod promises;
 mod simulation;
 mod spawns;
@@ -80,6 +81,7 @@ fn violations(packages: &[Package], sources: &[Source]) -> Vec<Violation> {
             found.extend(doctests::check(source));
             found.extend(functions::check(source));
             found.extend(libraries::check_source(source));
+            found.extend(numbers::check(source));
             found.extend(simulation::check(source));
             found.extend(spawns::check(source));
             found.extend(statuses::check(source));
