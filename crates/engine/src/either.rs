@@ -36,10 +36,10 @@ enum CursorKind<'a> {
     Memory(memory::Cursor<'a>),
 }
 
-pub struct Pinned<'a>(PinnedKind<'a>);
+pub struct PinnedRow<'a>(PinnedRowKind<'a>);
 
-enum PinnedKind<'a> {
-    Disk(view::Pinned<'a>),
+enum PinnedRowKind<'a> {
+    Disk(view::PinnedRow<'a>),
     Memory(&'a [u8]),
 }
 
@@ -177,12 +177,12 @@ impl Batch {
 }
 
 impl View {
-    pub fn get(&self, column: Column, key: &[u8]) -> Result<Option<Pinned<'_>>, EngineError> {
+    pub fn get(&self, column: Column, key: &[u8]) -> Result<Option<PinnedRow<'_>>, EngineError> {
         let found = match &self.0 {
-            ViewKind::Disk(view) => view.get(column, key)?.map(PinnedKind::Disk),
-            ViewKind::Memory(view) => view.get(column, key).map(PinnedKind::Memory),
+            ViewKind::Disk(view) => view.get(column, key)?.map(PinnedRowKind::Disk),
+            ViewKind::Memory(view) => view.get(column, key).map(PinnedRowKind::Memory),
         };
-        Ok(found.map(Pinned))
+        Ok(found.map(PinnedRow))
     }
 
     pub fn scan(&self, column: Column, first: &[u8], end: Option<&[u8]>) -> Cursor<'_> {
@@ -200,13 +200,13 @@ impl View {
     }
 }
 
-impl Deref for Pinned<'_> {
+impl Deref for PinnedRow<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            PinnedKind::Disk(bytes) => bytes,
-            PinnedKind::Memory(bytes) => bytes,
+            PinnedRowKind::Disk(bytes) => bytes,
+            PinnedRowKind::Memory(bytes) => bytes,
         }
     }
 }

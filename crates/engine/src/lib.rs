@@ -28,7 +28,7 @@ mod poison;
 mod view;
 
 pub use column::Column;
-pub use either::{Batch, Cursor, Db, Pinned, View};
+pub use either::{Batch, Cursor, Db, PinnedRow, View};
 pub use error::EngineError;
 pub use measure::{MemoryUsage, Size, Stats};
 pub use options::DbOptions;

@@ -17,9 +17,9 @@ pub struct View {
 }
 
 /// A value read in place, without a copy.
-pub struct Pinned<'a>(DBPinnableSlice<'a>);
+pub struct PinnedRow<'a>(DBPinnableSlice<'a>);
 
-impl Deref for Pinned<'_> {
+impl Deref for PinnedRow<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -39,12 +39,12 @@ impl View {
         View { snapshot, inner }
     }
 
-    pub fn get(&self, column: Column, key: &[u8]) -> Result<Option<Pinned<'_>>, EngineError> {
+    pub fn get(&self, column: Column, key: &[u8]) -> Result<Option<PinnedRow<'_>>, EngineError> {
         let found = self
             .snapshot
             .get_pinned_cf(self.inner.family(column), key)
             .map_err(|error| self.inner.read_error(&error))?;
-        Ok(found.map(Pinned))
+        Ok(found.map(PinnedRow))
     }
 
     /// A cursor over the rows from `first`, inclusive, to `end`, exclusive (`None`: to the last).

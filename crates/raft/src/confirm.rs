@@ -85,7 +85,7 @@ impl Confirmer {
         for voter in voters.into_iter().filter(|voter| *voter != me) {
             let asker = self.askers.entry(voter).or_insert_with(|| {
                 let (newest, rounds) = watch::channel(0);
-                let peer = Peer {
+                let peer = Voter {
                     id: voter,
                     links: self.links.clone(),
                     leadership: self.leadership.clone(),
@@ -210,26 +210,26 @@ async fn keep_asking(
     }
 }
 
-type Stream = Conversation<pb::BallotRequest, pb::BallotResponse>;
+type Ballots = Conversation<pb::BallotRequest, pb::BallotResponse>;
 
 /// A voter, reached beside its heartbeats.
-struct Peer {
+struct Voter {
     id: MemberId,
     links: Arc<Links>,
     leadership: Leadership,
     patience: Duration,
-    stream: Option<Stream>,
+    stream: Option<Ballots>,
 }
 
-impl Peer {
-    async fn open(&self) -> Option<Stream> {
+impl Voter {
+    async fn open(&self) -> Option<Ballots> {
         let node = self.leadership.node(self.id)?;
         let mut link = self.links.to(self.id, &node, Purpose::Heartbeat).ok()?;
         Conversation::open(|questions| link.ballots(questions)).await.ok()
     }
 }
 
-impl Ask for Peer {
+impl Ask for Voter {
     async fn ask(&mut self) -> Option<Option<Vote>> {
         // Taken out while in use: a stream that owes an answer is not asked again.
         let mut stream = match self.stream.take() {

@@ -8,15 +8,13 @@
 
 use crate::log_store::LogStore;
 use crate::node::StartError;
-use crate::type_config::{Entry, LogId, PeerNode, StoredMembership, TypeConfig, Vote};
+use crate::type_config::{Entry, LogId, Membership, PeerNode, StoredMembership, TypeConfig, Vote};
 use meerkat_types::{MemberId, Term};
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt};
 use openraft::type_config::alias::{CommittedLeaderIdOf, LeaderIdOf};
-use openraft::{EntryPayload, Membership, RaftLogReader};
+use openraft::{EntryPayload, RaftLogReader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-
-type Members = Membership<MemberId, PeerNode>;
 
 /// Makes `me` the only member, unless it is already, or has never been in a cluster. `state`: how far
 /// the state is, and the membership there.
@@ -61,8 +59,8 @@ async fn append(
 async fn newest_membership(
     log: &mut LogStore,
     applied: Option<LogId>,
-    stored: Members,
-) -> io::Result<Members> {
+    stored: Membership,
+) -> io::Result<Membership> {
     let end = log.get_log_state().await?.last_log_id.map_or(0, |last| last.index + 1);
     let mut reader = log.get_log_reader().await;
     let mut newest = stored;
@@ -87,7 +85,7 @@ fn next_term(vote: Option<Vote>, last: Option<LogId>) -> Term {
 }
 
 /// The membership of `me` alone; `None` if that is what there is, or if there never was any.
-fn alone(me: MemberId, newest: &Members) -> io::Result<Option<Members>> {
+fn alone(me: MemberId, newest: &Membership) -> io::Result<Option<Membership>> {
     let nodes: BTreeMap<MemberId, PeerNode> = newest.nodes().map(|(id, node)| (*id, node.clone())).collect();
     if nodes.is_empty() {
         return Ok(None);
@@ -110,7 +108,7 @@ fn alone(me: MemberId, newest: &Members) -> io::Result<Option<Members>> {
 mod tests {
     use super::*;
 
-    fn members(configs: &[&[u64]], all: &[u64]) -> Members {
+    fn members(configs: &[&[u64]], all: &[u64]) -> Membership {
         let node = |id: &u64| {
             let node = PeerNode {
                 name: format!("m{id}"),

@@ -5,10 +5,9 @@
 
 use crate::state_machine::MeerkatRaft;
 use crate::tasks::Tasks;
-use crate::type_config::{PeerNode, StoredMembership, TypeConfig, Vote, index_of};
+use crate::type_config::{Membership, PeerNode, StoredMembership, TypeConfig, Vote, index_of};
 use meerkat_types::{LogIndex, MemberId, Term};
 use openraft::Instant as _;
-use openraft::Membership;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::{RaftMetrics, RaftServerMetrics};
 use openraft::type_config::alias::WatchReceiverOf;
@@ -48,7 +47,7 @@ pub struct Peer {
 }
 
 /// Every member, in ascending order of id.
-pub(crate) fn peers_of(membership: &Membership<MemberId, PeerNode>) -> Vec<Peer> {
+pub(crate) fn peers_of(membership: &Membership) -> Vec<Peer> {
     let learners: Vec<MemberId> = membership.learner_ids().collect();
     let mut peers: Vec<Peer> = membership
         .nodes()

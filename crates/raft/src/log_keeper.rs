@@ -5,7 +5,7 @@
 //! needs.
 
 use crate::log_store::LogStore;
-use crate::state_machine::{MeerkatRaft, Shared};
+use crate::state_machine::{MeerkatRaft, StateHandle};
 use crate::type_config::index_of;
 use meerkat_types::LogIndex;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl LogPolicy {
 }
 
 /// Runs until Raft stops.
-pub(crate) async fn run(policy: LogPolicy, raft: MeerkatRaft, log: LogStore, shared: Arc<Shared>) {
+pub(crate) async fn run(policy: LogPolicy, raft: MeerkatRaft, log: LogStore, shared: Arc<StateHandle>) {
     let mut flushed_at = Instant::now();
     let mut asked_at_index = LogIndex(0);
     let mut tick = tokio::time::interval(TICK);

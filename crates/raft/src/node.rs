@@ -13,7 +13,7 @@ use crate::forced;
 use crate::identity::{Identity, IdentityError};
 use crate::joining::Place;
 use crate::leadership::{Leadership, Peer, peers_of};
-use crate::lease_desk::{LeaderLeases, LeaseDesk};
+use crate::lessor::{LeaderLeases, Lessor};
 use crate::log_keeper::{self, LogPolicy};
 use crate::log_store::disk::LogDisk;
 use crate::log_store::{LogStats, LogStore};
@@ -24,7 +24,9 @@ use crate::network::service::PeerService;
 use crate::propose::Proposer;
 use crate::read_index::ReadIndexer;
 use crate::snapshot::state_dir::StateDir;
-use crate::state_machine::{Applied, ApplyParts, ApplyThread, EventSink, MeerkatRaft, Shared, StateMachine};
+use crate::state_machine::{
+    AppliedIndex, ApplyParts, ApplyThread, EventSink, MeerkatRaft, StateHandle, StateMachine,
+};
 use crate::tasks::Tasks;
 use crate::type_config::index_of;
 use crate::waiters::Waiters;
@@ -125,9 +127,9 @@ pub struct RaftNode {
     leases: LeaderLeases,
     links: Arc<Links>,
     changes: MemberChanges,
-    applied: Applied,
+    applied: AppliedIndex,
     reader: StateReader,
-    shared: Arc<Shared>,
+    shared: Arc<StateHandle>,
     log: LogStore,
     gate: Gate,
     defragmenting: Defragmenting,
@@ -176,7 +178,7 @@ impl KnownMembers for AppliedMembers {
 async fn take_place(
     me: MemberId,
     reader: &StateReader,
-    shared: &Shared,
+    shared: &StateHandle,
     alone: Option<&mut LogStore>,
 ) -> Result<(), StartError> {
     if reader.is_removed(me) {
@@ -278,7 +280,7 @@ impl RaftNode {
     /// The service for this member's peer port. `desk` answers for leases while this member leads.
     pub fn peer_service(
         &self,
-        desk: Arc<dyn LeaseDesk>,
+        desk: Arc<dyn Lessor>,
     ) -> PeerServer<impl meerkat_proto::pb::peer::peer_server::Peer + use<>> {
         PeerService {
             raft: self.raft.clone(),
@@ -365,7 +367,7 @@ impl RaftNode {
         &self.reader
     }
 
-    pub fn applied(&self) -> &Applied {
+    pub fn applied(&self) -> &AppliedIndex {
         &self.applied
     }
 

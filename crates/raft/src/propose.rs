@@ -13,7 +13,7 @@
 use crate::entry;
 use crate::leadership::Leadership;
 use crate::network::link::{Links, Purpose};
-use crate::state_machine::{Applied, MeerkatRaft};
+use crate::state_machine::{AppliedIndex, MeerkatRaft};
 use crate::tasks::{Tasks, spawn_part};
 use crate::timeout_cause::{self, TimeoutCause};
 use crate::type_config::EncodedProposal;
@@ -76,7 +76,7 @@ struct Shared {
     links: Arc<Links>,
     leadership: Leadership,
     waiters: Arc<Waiters>,
-    applied: Applied,
+    applied: AppliedIndex,
     next_id: AtomicU64,
     failed: AtomicU64,
     timeout: Duration,
@@ -87,7 +87,7 @@ impl Proposer {
         raft: MeerkatRaft,
         links: Arc<Links>,
         leadership: Leadership,
-        (waiters, applied): (Arc<Waiters>, Applied),
+        (waiters, applied): (Arc<Waiters>, AppliedIndex),
         timeout: Duration,
         tasks: &Tasks,
     ) -> Proposer {

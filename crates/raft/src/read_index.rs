@@ -12,7 +12,7 @@ use crate::confirm::Confirmer;
 use crate::leadership::Leadership;
 use crate::network::conversation::Conversation;
 use crate::network::link::{Links, Purpose};
-use crate::state_machine::{Applied, MeerkatRaft};
+use crate::state_machine::{AppliedIndex, MeerkatRaft};
 use crate::tasks::Tasks;
 use crate::type_config::{LogId, TypeConfig, Vote, index_of};
 use meerkat_fault::Mutex;
@@ -62,7 +62,7 @@ pub struct ReadIndexer {
     anywhere: mpsc::Sender<oneshot::Sender<Answer>>,
     /// Rounds of this member as leader, for itself and for followers that ask.
     here: mpsc::Sender<oneshot::Sender<Answer>>,
-    applied: Applied,
+    applied: AppliedIndex,
     timeout: Duration,
     failed: Arc<AtomicU64>,
     slow: Arc<AtomicU64>,
@@ -85,7 +85,7 @@ impl ReadIndexer {
     pub(crate) fn start(
         raft: MeerkatRaft,
         confirmer: Confirmer,
-        applied: Applied,
+        applied: AppliedIndex,
         timeout: Duration,
         tasks: &Tasks,
     ) -> ReadIndexer {

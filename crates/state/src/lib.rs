@@ -36,7 +36,7 @@ pub use mvcc::compaction::{Compactor, Progress};
 pub use mvcc::export::ExportedEvent;
 pub use mvcc::hash::{HashKv, StoredHash};
 #[doc(hidden)]
-pub use mvcc::past::Way;
+pub use mvcc::past::ReadStrategy;
 pub use mvcc::times::{KeyTime, KeyTimes, RevisionAtTime};
 pub use reader::{Pages, Pinned, StateReader};
 pub use schema::{

@@ -12,7 +12,7 @@ use crate::lease;
 use crate::mvcc::export::{self, ExportedEvent};
 use crate::mvcc::hash::{self, HashKv, StoredHash};
 use crate::mvcc::history;
-use crate::mvcc::past::{Plan, Way};
+use crate::mvcc::past::{Plan, ReadStrategy};
 use crate::mvcc::range;
 use crate::mvcc::store::Committed;
 use crate::mvcc::times::{self, KeyTimes, RevisionAtTime};
@@ -191,12 +191,12 @@ impl Pinned {
     }
 
     pub fn range(&self, query: &RangeQuery) -> Result<RangeAnswer, ReadError> {
-        self.range_by(query, Way::Cheapest)
+        self.range_by(query, ReadStrategy::Cheapest)
     }
 
     /// As [`Pinned::range`], at an older revision by the given way.
     #[doc(hidden)]
-    pub fn range_by(&self, query: &RangeQuery, way: Way) -> Result<RangeAnswer, ReadError> {
+    pub fn range_by(&self, query: &RangeQuery, way: ReadStrategy) -> Result<RangeAnswer, ReadError> {
         let committed = &self.point.committed;
         let at = range::revision_to_read(query.at, committed.revision, committed.compacted)?;
         let plan = committed.plan(&query.keys, at, way)?;
@@ -260,7 +260,7 @@ impl Pinned {
     pub fn pages(&self, query: &RangeQuery) -> Result<Pages, ReadError> {
         let committed = &self.point.committed;
         let at = range::revision_to_read(query.at, committed.revision, committed.compacted)?;
-        let plan = committed.plan(&query.keys, at, Way::Cheapest)?;
+        let plan = committed.plan(&query.keys, at, ReadStrategy::Cheapest)?;
         let left = Some(query.keys.clone());
         Ok(Pages {
             point: Arc::clone(&self.point),

@@ -6,7 +6,7 @@
 
 use crate::error::{ReadError, StateError, damaged};
 use crate::lease::LeaseTable;
-use crate::mvcc::past::{Plan, Way};
+use crate::mvcc::past::{Plan, ReadStrategy};
 use crate::mvcc::present::Present;
 use crate::mvcc::range;
 use crate::mvcc::source::Source;
@@ -195,7 +195,7 @@ fn execute_range(write: &WriteTxn<'_>, query: &RangeQuery) -> Result<RangeAnswer
         }
         Some(at) => {
             let committed = &write.store.committed;
-            let plan = committed.plan(&query.keys, at, Way::Cheapest)?;
+            let plan = committed.plan(&query.keys, at, ReadStrategy::Cheapest)?;
             range::answer(&committed.source(&plan), query, revision)
         }
     }
@@ -218,7 +218,7 @@ pub(crate) fn read(committed: &Committed, txn: &Txn) -> Result<TxnDone, ReadErro
             unreachable!("only a transaction of nothing but ranges is answered without agreement");
         };
         let at = query.at.filter(|at| 0 < at.get()).unwrap_or(committed.revision);
-        let plan = committed.plan(&query.keys, at, Way::Cheapest)?;
+        let plan = committed.plan(&query.keys, at, ReadStrategy::Cheapest)?;
         ops.push(TxnOpDone::Range(range::answer(&committed.source(&plan), query, committed.revision)?));
     }
     Ok(TxnDone { revision: committed.revision, succeeded: path.succeeded, ops })

@@ -19,7 +19,7 @@ use crate::config::WatchConfig;
 use crate::encoded::Meter;
 use crate::group::Group;
 use crate::history::Horizon;
-use crate::place::{Place, place};
+use crate::place::{Placement, place};
 use crate::ring::Ring;
 use crate::stream::{Control, End, Item, Refused, SlowPolicy, Stream, StreamId, StreamOptions};
 use crate::watcher::{State, WatchSpec, Watcher};
@@ -160,7 +160,7 @@ impl Core {
             return;
         }
         let place = place(request.start, horizon, frontier);
-        let placed = if place == Place::BeforeHistory {
+        let placed = if place == Placement::BeforeHistory {
             Err(Refused::BeforeHistory)
         } else if request.range.is_empty() {
             Err(Refused::EmptyRange)
@@ -180,7 +180,7 @@ impl Core {
         }
     }
 
-    fn add(&mut self, stream: StreamId, id: WatchId, request: WatchRequest, place: Place) {
+    fn add(&mut self, stream: StreamId, id: WatchId, request: WatchRequest, place: Placement) {
         let WatchRequest { range, start, filter, previous, fragment, progress, .. } = request;
         let start = match start {
             WatchStart::Live => None,
@@ -189,8 +189,8 @@ impl Core {
         self.spec_bytes += spec_bytes(&range);
         let spec = WatchSpec { id, range, start, filter, previous, fragment, progress };
         let next = match place {
-            Place::Synced { next } | Place::CatchingUp { next } => next,
-            Place::Compacted { .. } | Place::BeforeHistory => Revision::EMPTY_STORE,
+            Placement::Synced { next } | Placement::CatchingUp { next } => next,
+            Placement::Compacted { .. } | Placement::BeforeHistory => Revision::EMPTY_STORE,
         };
         let epoch = self.new_epoch();
         let watcher = Watcher {
@@ -205,10 +205,10 @@ impl Core {
         let slot = self.watchers.insert(watcher) as u32;
         self.streams[stream.slot as usize].watchers.insert(id, slot);
         match place {
-            Place::Synced { .. } => self.enter_synced(slot),
-            Place::CatchingUp { .. } => self.enter_late(slot),
-            Place::Compacted { oldest } => self.end(slot, Control::Compacted { id, oldest }),
-            Place::BeforeHistory => unreachable!("refused before"),
+            Placement::Synced { .. } => self.enter_synced(slot),
+            Placement::CatchingUp { .. } => self.enter_late(slot),
+            Placement::Compacted { oldest } => self.end(slot, Control::Compacted { id, oldest }),
+            Placement::BeforeHistory => unreachable!("refused before"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The bodies of the calls between members, requests and answers.
 
-use crate::lease_desk;
+use crate::lessor;
 use crate::log_store::codec;
 use crate::membership;
 use crate::network::wire;
@@ -79,7 +79,7 @@ fn read(bytes: &[u8]) -> bool {
         read += usize::from(change.is_ok());
     }
     if let Ok(renew) = pb::RenewLeasesRequest::decode(bytes) {
-        read += usize::from(lease_desk::leases_from_wire(&renew.leases).is_ok());
+        read += usize::from(lessor::leases_from_wire(&renew.leases).is_ok());
     }
     0 < read
 }

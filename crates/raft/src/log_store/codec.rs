@@ -5,11 +5,13 @@
 //! own because the state and the peers store it too. Decoding never trusts a length: bytes that do
 //! not end exactly where they should are an error, never a panic.
 
-use crate::type_config::{EncodedProposal, Entry, LogId, PeerNode, StoredMembership, TypeConfig, Vote};
+use crate::type_config::{
+    EncodedProposal, Entry, LogId, Membership, PeerNode, StoredMembership, TypeConfig, Vote,
+};
 use bytes::{Buf, BufMut, Bytes};
 use meerkat_types::MemberId;
+use openraft::EntryPayload;
 use openraft::type_config::alias::{CommittedLeaderIdOf, LeaderIdOf};
-use openraft::{EntryPayload, Membership};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
@@ -147,7 +149,7 @@ pub fn decode_membership(bytes: &[u8]) -> io::Result<StoredMembership> {
     })
 }
 
-fn put_membership(out: &mut Vec<u8>, membership: &Membership<MemberId, PeerNode>) {
+fn put_membership(out: &mut Vec<u8>, membership: &Membership) {
     let flags = membership.nodes().any(|(_, node)| node.becomes_voter);
     out.put_u8(if flags { MEMBERSHIP_VERSION_WITH_FLAGS } else { MEMBERSHIP_VERSION });
     let configs = membership.get_joint_config();
@@ -172,7 +174,7 @@ fn put_membership(out: &mut Vec<u8>, membership: &Membership<MemberId, PeerNode>
     }
 }
 
-fn take_membership(input: &mut &[u8]) -> io::Result<Membership<MemberId, PeerNode>> {
+fn take_membership(input: &mut &[u8]) -> io::Result<Membership> {
     let version = take_u8(input)?;
     if ![MEMBERSHIP_VERSION, MEMBERSHIP_VERSION_WITH_FLAGS].contains(&version) {
         return Err(malformed(format!(
@@ -287,7 +289,7 @@ mod tests {
         LogId { leader_id: CommittedLeaderIdOf::<TypeConfig> { term, node_id: MemberId(node) }, index }
     }
 
-    fn membership() -> Membership<MemberId, PeerNode> {
+    fn membership() -> Membership {
         let node = |name: &str, urls: &[&str]| PeerNode {
             name: name.into(),
             peer_urls: urls.iter().map(|u| (*u).into()).collect(),
@@ -306,7 +308,7 @@ mod tests {
     }
 
     /// With a member on its way to a vote.
-    fn flagged() -> Membership<MemberId, PeerNode> {
+    fn flagged() -> Membership {
         let plain = membership();
         let nodes = plain
             .nodes()

@@ -22,7 +22,7 @@ use std::time::Instant;
 use tokio::sync::watch;
 
 /// What callers and the flush thread share.
-pub struct Shared {
+pub struct LogShared {
     /// Guards all of the log's memory. Held for copies, never for I/O or across an await.
     pub ledger: Mutex<Ledger>,
     /// Signalled when there is something to flush, or when the log is closing.
@@ -33,7 +33,7 @@ pub struct Shared {
     pub stats: Arc<LogStats>,
 }
 
-impl Shared {
+impl LogShared {
     /// There is something to flush, or the log is closing.
     pub fn wake(&self) {
         self.work.notify_one();
@@ -42,7 +42,7 @@ impl Shared {
 }
 
 pub struct Flusher {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<LogShared>,
     pub disk: Arc<dyn LogDisk>,
     pub no_fsync: bool,
     /// The segment being written, once there is one.
@@ -237,7 +237,7 @@ fn while_doing(doing: &'static str) -> impl Fn(io::Error) -> Failure {
 
 /// First closes the log to everybody, then tells those who wait: nobody who hears of the failure
 /// can append after it.
-fn poison(shared: &Shared, failure: &Failure, waiting: Vec<Completion>) {
+fn poison(shared: &LogShared, failure: &Failure, waiting: Vec<Completion>) {
     let queued = shared.ledger.lock().fail(failure.clone());
     for completion in waiting.into_iter().chain(queued) {
         completion.tell(Err(failure));
@@ -254,7 +254,7 @@ fn poison(shared: &Shared, failure: &Failure, waiting: Vec<Completion>) {
 
 /// A panic on the flush thread must not leave callers waiting for ever.
 struct PanicGuard<'a> {
-    shared: &'a Shared,
+    shared: &'a LogShared,
 }
 
 impl Drop for PanicGuard<'_> {

@@ -38,7 +38,7 @@ use crate::tasks::spawn_part;
 use crate::type_config::{Entry, LogId, TypeConfig, Vote};
 use disk::{FsDisk, LogDisk};
 use failure::Failure;
-use flusher::{Flusher, Shared};
+use flusher::{Flusher, LogShared};
 use ledger::{Completion, Ledger};
 use meerkat_fault as fault;
 use meerkat_fault::{Condvar, Mutex};
@@ -98,7 +98,7 @@ pub struct LogStore {
 
 /// Owns the flush thread, and joins it.
 struct FlushThread {
-    shared: Arc<Shared>,
+    shared: Arc<LogShared>,
     handle: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -152,7 +152,7 @@ impl LogStore {
         }
         let recovered = recovery::recover(disk.as_ref(), &options)?;
         let durable = DurableLog::new(recovered.tail.last());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogShared {
             ledger: Mutex::new(Ledger::new(recovered.tail, recovered.writer, durable.clone())),
             work: Condvar::new(),
             task_work: tokio::sync::Notify::new(),

@@ -7,7 +7,7 @@
 
 use super::codec;
 use super::disk::LogFile;
-use super::flusher::Shared;
+use super::flusher::LogShared;
 use super::record::{self, Found, HEADER_BYTES, Kind, record_bytes};
 use super::tail::{Limit, Plan, Span};
 use crate::type_config::{Entry, TypeConfig, Vote};
@@ -26,7 +26,7 @@ const ANSWER: Limit = Limit { bytes: 2 << 20, entries: 4096 };
 /// Reads the log. Clones are cheap.
 #[derive(Clone)]
 pub struct LogReader {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<LogShared>,
 }
 
 impl LogReader {

@@ -18,7 +18,7 @@ use super::disk::{LogDisk, LogFile};
 use super::record::{self, Found, Kind, MARK_BYTES, Record};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, file_name, number_of};
 use super::tail::Tail;
-use super::writer::{Place, Writer};
+use super::writer::{WritePosition, Writer};
 use meerkat_types::LogIndex;
 use std::io;
 use std::sync::Arc;
@@ -34,8 +34,12 @@ pub struct Recovered {
 
 pub fn recover(disk: &dyn LogDisk, options: &LogOptions) -> io::Result<Recovered> {
     let numbers = segment_numbers(disk)?;
-    let mut scan =
-        Scan { disk, tail: Tail::new(options.cache_bytes), next_sequence: 1, place: Place::default() };
+    let mut scan = Scan {
+        disk,
+        tail: Tail::new(options.cache_bytes),
+        next_sequence: 1,
+        place: WritePosition::default(),
+    };
     let mut last_file = None;
     for (i, number) in numbers.iter().enumerate() {
         let is_last = i + 1 == numbers.len();
@@ -73,7 +77,7 @@ struct Scan<'a> {
     disk: &'a dyn LogDisk,
     tail: Tail,
     next_sequence: u64,
-    place: Place,
+    place: WritePosition,
 }
 
 impl Scan<'_> {
@@ -113,7 +117,7 @@ impl Scan<'_> {
         if let Some(segment) = self.tail.segments.back_mut() {
             segment.end = end as u64;
         }
-        self.place = Place { number, salt: header.salt, offset: end as u64, len };
+        self.place = WritePosition { number, salt: header.salt, offset: end as u64, len };
         Ok(())
     }
 

@@ -83,7 +83,7 @@ pub struct Writer {
     cluster_id: ClusterId,
     member_id: MemberId,
     segment_bytes: u64,
-    place: Place,
+    place: WritePosition,
     next_sequence: u64,
     steps: Vec<Step>,
     /// The last step is a write that more records may join.
@@ -94,7 +94,7 @@ pub struct Writer {
 /// Where the next record goes. Before the first segment there is no room at all, so that the first
 /// record opens one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct WritePosition {
     pub number: u64,
     pub salt: u64,
     pub offset: u64,
@@ -102,7 +102,7 @@ pub struct Place {
 }
 
 impl Writer {
-    pub fn new(options: &LogOptions, place: Place, next_sequence: u64) -> Writer {
+    pub fn new(options: &LogOptions, place: WritePosition, next_sequence: u64) -> Writer {
         Writer {
             cluster_id: options.cluster_id,
             member_id: options.member_id,
@@ -177,7 +177,7 @@ impl Writer {
         let number = self.place.number + 1;
         let salt = rand::random();
         let first_sequence = self.next_sequence;
-        self.place = Place {
+        self.place = WritePosition {
             number,
             salt,
             offset: SEGMENT_HEADER_BYTES as u64,

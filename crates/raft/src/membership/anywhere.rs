@@ -3,14 +3,14 @@
 //! Asked again until the time is over, of whoever leads by then: since a change that was already made
 //! is recognised, a leader that dies half-way costs the client a wait and not a doubt.
 
-use super::rules::{Change, Rules};
+use super::rules::{MemberChange, Rules};
 use super::{ChangeError, Changed, Changer, wire};
 use crate::identity;
 use crate::leadership::{Leadership, Peer};
 use crate::network::link::{Links, Purpose};
 use crate::presence;
 use crate::propose::certainly_not_sent;
-use crate::state_machine::{Applied, MeerkatRaft};
+use crate::state_machine::{AppliedIndex, MeerkatRaft};
 use crate::tasks::Tasks;
 use meerkat_state::StateReader;
 use meerkat_types::MemberId;
@@ -29,7 +29,7 @@ pub struct MemberChanges {
     links: Arc<Links>,
     leadership: Leadership,
     reader: StateReader,
-    applied: Applied,
+    applied: AppliedIndex,
     timeout: Duration,
 }
 
@@ -48,7 +48,7 @@ impl MemberChanges {
         raft: MeerkatRaft,
         links: Arc<Links>,
         leadership: Leadership,
-        (reader, applied): (StateReader, Applied),
+        (reader, applied): (StateReader, AppliedIndex),
         rules: Rules,
         timeout: Duration,
         tasks: &Tasks,
@@ -79,12 +79,12 @@ impl MemberChanges {
         let present = self.leadership.peers();
         let taken = |id: MemberId| present.iter().any(|peer| peer.id == id) || self.reader.is_removed(id);
         let id = identity::added_member_id(&peer_urls, seconds, taken);
-        let members = self.make(Change::Add { id, peer_urls, learner }).await?;
+        let members = self.make(MemberChange::Add { id, peer_urls, learner }).await?;
         Ok((id, members))
     }
 
     /// Makes a change; returns all members after it.
-    pub async fn make(&self, change: Change) -> Result<Vec<Peer>, ChangeError> {
+    pub async fn make(&self, change: MemberChange) -> Result<Vec<Peer>, ChangeError> {
         let deadline = Instant::now() + self.timeout;
         let mut again = false;
         while let Some(left) = deadline.checked_duration_since(Instant::now()) {
@@ -109,7 +109,7 @@ impl MemberChanges {
         Err(ChangeError::Timeout)
     }
 
-    async fn ask(&self, leader: MemberId, change: &Change, again: bool, within: Duration) -> Asked {
+    async fn ask(&self, leader: MemberId, change: &MemberChange, again: bool, within: Duration) -> Asked {
         let result = if leader == self.links.identity().member {
             self.changer.change(change, again).await
         } else {
@@ -128,7 +128,7 @@ impl MemberChanges {
     async fn ask_peer(
         &self,
         leader: MemberId,
-        change: &Change,
+        change: &MemberChange,
         again: bool,
         within: Duration,
     ) -> Result<Result<Changed, ChangeError>, Asked> {

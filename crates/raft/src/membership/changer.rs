@@ -5,19 +5,19 @@
 //! is waited for. A leader that is to be removed first hands over to the best of the others and then
 //! says that it does not lead; whoever asked asks the next one.
 
-use super::rules::{Change, ChangeRefusal, Reach, Roster, Rules, Seat};
+use super::rules::{ChangeRefusal, MemberChange, Reach, Roster, Rules, Seat};
 use super::step::{self, Step};
 use super::{ChangeError, Changed};
 use crate::leadership::{Leadership, peers_of};
 use crate::presence::Presence;
 use crate::state_machine::MeerkatRaft;
-use crate::type_config::{LogId, PeerNode, StoredMembership, TypeConfig, index_of};
+use crate::type_config::{LogId, Membership, StoredMembership, TypeConfig, index_of};
 use meerkat_state::StateReader;
 use meerkat_types::{LogIndex, MemberId};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::raft::{ClientWriteResponse, Precondition};
-use openraft::{ChangeMembers, EntryPayload, Membership};
+use openraft::{ChangeMembers, EntryPayload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ struct View {
 }
 
 impl View {
-    fn members(&self) -> &Membership<MemberId, PeerNode> {
+    fn members(&self) -> &Membership {
         self.membership.membership()
     }
 
@@ -70,7 +70,7 @@ enum Attempt {
 
 impl Changer {
     /// `again`: asked before, with no answer. A change that is there then counts as made.
-    pub(crate) async fn change(&self, change: &Change, again: bool) -> Result<Changed, ChangeError> {
+    pub(crate) async fn change(&self, change: &MemberChange, again: bool) -> Result<Changed, ChangeError> {
         let made = async {
             let _turn = self.turn.lock().await;
             loop {
@@ -83,7 +83,7 @@ impl Changer {
         tokio::time::timeout(self.timeout, made).await.unwrap_or(Err(ChangeError::Timeout))
     }
 
-    async fn attempt(&self, change: &Change, again: bool) -> Result<Attempt, ChangeError> {
+    async fn attempt(&self, change: &MemberChange, again: bool) -> Result<Attempt, ChangeError> {
         if self.leadership.own_term().is_none() {
             return Err(ChangeError::NotLeader);
         }
@@ -95,18 +95,18 @@ impl Changer {
             let index = index_of(view.membership.log_id().as_ref());
             return Ok(Attempt::Made(Changed { index, members: peers_of(view.members()) }));
         }
-        if matches!(change, Change::Add { id, .. } if self.reader.is_removed(*id)) {
+        if matches!(change, MemberChange::Add { id, .. } if self.reader.is_removed(*id)) {
             return Err(ChangeError::Refused(ChangeRefusal::NotFound));
         }
         self.rules.check(change, &self.roster(&view)).map_err(ChangeError::Refused)?;
-        if *change == (Change::Remove { id: self.me }) {
+        if *change == (MemberChange::Remove { id: self.me }) {
             return self.hand_over(&view).await;
         }
         self.write(&view, change).await
     }
 
     /// One step of the membership, agreed on and applied here.
-    async fn write(&self, view: &View, change: &Change) -> Result<Attempt, ChangeError> {
+    async fn write(&self, view: &View, change: &MemberChange) -> Result<Attempt, ChangeError> {
         let precondition = [Precondition::LastMembershipLogId {
             last_membership_log_id: view.membership.log_id().as_ref().map(|id: &LogId| *id),
         }];
@@ -221,7 +221,7 @@ impl Changer {
         };
         let waiting = step::waiting(view.members()).into_iter().find(ready);
         if let Some(id) = waiting.filter(|_| view.settled) {
-            let promote = Change::Promote { id };
+            let promote = MemberChange::Promote { id };
             match tokio::time::timeout(self.timeout, self.write(&view, &promote)).await {
                 Ok(Ok(Attempt::Made(_))) => tracing::info!(member = %id, "a member has its vote"),
                 Ok(Ok(Attempt::Again) | Err(_)) | Err(_) => {}

@@ -17,7 +17,7 @@ mod wire;
 
 pub use anywhere::MemberChanges;
 pub(crate) use changer::Changer;
-pub use rules::{Change, ChangeRefusal, Rules};
+pub use rules::{ChangeRefusal, MemberChange, Rules};
 pub(crate) use wire::{change_from_wire, changed_to_wire, description};
 
 use crate::leadership::Peer;

@@ -13,7 +13,7 @@ const READY_PERCENT: u128 = 90;
 
 /// What a client asks for. Ids of added members are chosen before, so that asking again is harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum MemberChange {
     Add { id: MemberId, peer_urls: Vec<String>, learner: bool },
     Remove { id: MemberId },
     Update { id: MemberId, peer_urls: Vec<String> },
@@ -81,15 +81,15 @@ pub(super) struct Roster {
 }
 
 impl Rules {
-    pub(super) fn check(&self, change: &Change, roster: &Roster) -> Result<(), ChangeRefusal> {
+    pub(super) fn check(&self, change: &MemberChange, roster: &Roster) -> Result<(), ChangeRefusal> {
         match change {
-            Change::Add { id, peer_urls, learner } => self.check_add(*id, peer_urls, *learner, roster),
-            Change::Remove { id } => self.check_remove(*id, roster),
-            Change::Update { id, peer_urls } => {
+            MemberChange::Add { id, peer_urls, learner } => self.check_add(*id, peer_urls, *learner, roster),
+            MemberChange::Remove { id } => self.check_remove(*id, roster),
+            MemberChange::Update { id, peer_urls } => {
                 roster.seat(*id).ok_or(ChangeRefusal::NotFound)?;
                 if roster.uses(peer_urls, Some(*id)) { Err(ChangeRefusal::UrlExists) } else { Ok(()) }
             }
-            Change::Promote { id } => self.check_promote(*id, roster),
+            MemberChange::Promote { id } => self.check_promote(*id, roster),
         }
     }
 
@@ -260,15 +260,15 @@ mod tests {
         seats
     }
 
-    fn add(id: u64) -> Change {
-        Change::Add { id: MemberId(id), peer_urls: vec![url(id)], learner: false }
+    fn add(id: u64) -> MemberChange {
+        MemberChange::Add { id: MemberId(id), peer_urls: vec![url(id)], learner: false }
     }
 
-    fn add_learner(id: u64) -> Change {
-        Change::Add { id: MemberId(id), peer_urls: vec![url(id)], learner: true }
+    fn add_learner(id: u64) -> MemberChange {
+        MemberChange::Add { id: MemberId(id), peer_urls: vec![url(id)], learner: true }
     }
 
-    fn check(rules: Rules, change: Change, seats: Vec<Seat>, expected: Result<(), ChangeRefusal>) {
+    fn check(rules: Rules, change: MemberChange, seats: Vec<Seat>, expected: Result<(), ChangeRefusal>) {
         let roster = Roster { seats, last: LogIndex(100) };
         assert_eq!(rules.check(&change, &roster), expected, "{change:?} of {roster:?}");
     }
@@ -298,7 +298,7 @@ mod tests {
     fn ids_and_urls_are_used_once_and_learners_are_few() {
         use ChangeRefusal::{IdExists, TooManyLearners, UrlExists};
         check(STRICT, add(1), voters(&[]), Err(IdExists));
-        let taken = Change::Add { id: MemberId(9), peer_urls: vec![url(9), url(1)], learner: false };
+        let taken = MemberChange::Add { id: MemberId(9), peer_urls: vec![url(9), url(1)], learner: false };
         check(STRICT, taken, voters(&[]), Err(UrlExists));
         check(STRICT, add_learner(9), voters(&[]), Ok(()));
         check(STRICT, add_learner(9), with(voters(&[]), learner(8, 0)), Err(TooManyLearners));
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_member_is_removed_while_a_majority_of_the_rest_is_there() {
         use ChangeRefusal::{NotEnoughStarted, NotFound, Unhealthy};
-        let remove = |id| Change::Remove { id: MemberId(id) };
+        let remove = |id| MemberChange::Remove { id: MemberId(id) };
         check(STRICT, remove(3), voters(&[LONG, LONG]), Ok(()));
         check(STRICT, remove(1), voters(&[LONG, LONG]), Ok(()));
         check(STRICT, remove(3), voters(&[LONG, Reach::Silent]), Ok(()));
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn a_learner_is_promoted_with_nine_tenths_of_the_log() {
         use ChangeRefusal::{LearnerNotReady, NotEnoughStarted, NotFound, NotLearner};
-        let promote = |id| Change::Promote { id: MemberId(id) };
+        let promote = |id| MemberChange::Promote { id: MemberId(id) };
         check(STRICT, promote(8), with(voters(&[LONG]), learner(8, 90)), Ok(()));
         check(STRICT, promote(8), with(voters(&[LONG]), learner(8, 89)), Err(LearnerNotReady));
         check(LAX, promote(8), with(voters(&[LONG]), learner(8, 89)), Err(LearnerNotReady));
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn an_update_needs_its_member_and_urls_of_nobody_else() {
-        let update = |id, to| Change::Update { id: MemberId(id), peer_urls: vec![url(to)] };
+        let update = |id, to| MemberChange::Update { id: MemberId(id), peer_urls: vec![url(to)] };
         check(STRICT, update(1, 7), voters(&[LONG]), Ok(()));
         check(STRICT, update(1, 1), voters(&[LONG]), Ok(()));
         check(STRICT, update(1, 2), voters(&[LONG]), Err(ChangeRefusal::UrlExists));

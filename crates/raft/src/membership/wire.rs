@@ -1,32 +1,36 @@
 //! Changes of the membership to and from the peers' wire.
 
-use super::rules::{Change, ChangeRefusal};
+use super::rules::{ChangeRefusal, MemberChange};
 use super::{ChangeError, Changed};
 use crate::leadership::Peer;
 use crate::network::wire::Missing;
 use meerkat_proto::pb::peer as pb;
 use meerkat_types::{LogIndex, MemberId};
 
-pub(super) fn change_to_wire(change: &Change, again: bool) -> pb::ChangeMembersRequest {
+pub(super) fn change_to_wire(change: &MemberChange, again: bool) -> pb::ChangeMembersRequest {
     use pb::change_members_request::Change as Wire;
     let change = match change.clone() {
-        Change::Add { id, peer_urls, learner } => Wire::Add(pb::AddMember { id: id.0, peer_urls, learner }),
-        Change::Remove { id } => Wire::Remove(id.0),
-        Change::Update { id, peer_urls } => Wire::Update(pb::UpdateMember { id: id.0, peer_urls }),
-        Change::Promote { id } => Wire::Promote(id.0),
+        MemberChange::Add { id, peer_urls, learner } => {
+            Wire::Add(pb::AddMember { id: id.0, peer_urls, learner })
+        }
+        MemberChange::Remove { id } => Wire::Remove(id.0),
+        MemberChange::Update { id, peer_urls } => Wire::Update(pb::UpdateMember { id: id.0, peer_urls }),
+        MemberChange::Promote { id } => Wire::Promote(id.0),
     };
     pb::ChangeMembersRequest { change: Some(change), again }
 }
 
-pub(crate) fn change_from_wire(wire: pb::ChangeMembersRequest) -> Result<(Change, bool), Missing> {
+pub(crate) fn change_from_wire(wire: pb::ChangeMembersRequest) -> Result<(MemberChange, bool), Missing> {
     use pb::change_members_request::Change as Wire;
     let change = match wire.change.ok_or(Missing("change that this version knows"))? {
         Wire::Add(pb::AddMember { id, peer_urls, learner }) => {
-            Change::Add { id: MemberId(id), peer_urls, learner }
+            MemberChange::Add { id: MemberId(id), peer_urls, learner }
         }
-        Wire::Remove(id) => Change::Remove { id: MemberId(id) },
-        Wire::Update(pb::UpdateMember { id, peer_urls }) => Change::Update { id: MemberId(id), peer_urls },
-        Wire::Promote(id) => Change::Promote { id: MemberId(id) },
+        Wire::Remove(id) => MemberChange::Remove { id: MemberId(id) },
+        Wire::Update(pb::UpdateMember { id, peer_urls }) => {
+            MemberChange::Update { id: MemberId(id), peer_urls }
+        }
+        Wire::Promote(id) => MemberChange::Promote { id: MemberId(id) },
     };
     Ok((change, wire.again))
 }
@@ -108,10 +112,10 @@ mod tests {
     fn changes_and_their_answers_survive_the_peer_port() {
         let peer_urls = vec!["http://a:1".to_owned()];
         let changes = [
-            Change::Add { id: MemberId(1), peer_urls: peer_urls.clone(), learner: true },
-            Change::Remove { id: MemberId(2) },
-            Change::Update { id: MemberId(3), peer_urls: peer_urls.clone() },
-            Change::Promote { id: MemberId(4) },
+            MemberChange::Add { id: MemberId(1), peer_urls: peer_urls.clone(), learner: true },
+            MemberChange::Remove { id: MemberId(2) },
+            MemberChange::Update { id: MemberId(3), peer_urls: peer_urls.clone() },
+            MemberChange::Promote { id: MemberId(4) },
         ];
         for change in changes {
             let read = change_from_wire(change_to_wire(&change, true)).expect("reads");

@@ -10,14 +10,14 @@ use super::wire;
 use crate::agreement;
 use crate::entry;
 use crate::leadership::{Leadership, peers_of};
-use crate::lease_desk::{self, LeaseDesk};
+use crate::lessor::{self, Lessor};
 use crate::log_store::{LogStore, codec};
 use crate::membership::{self, Changer};
 use crate::propose::{Fate, Proposer};
 use crate::read_index::{ReadIndexError, ReadIndexer};
 use crate::snapshot::state_dir::StateDir;
 use crate::snapshot::transfer::Receiving;
-use crate::state_machine::{MeerkatRaft, Shared, describe};
+use crate::state_machine::{MeerkatRaft, StateHandle, describe};
 use crate::threads::spawn_blocking_part;
 use crate::type_config::{EncodedProposal, LogId, SnapshotMeta, Vote};
 use bytes::Bytes;
@@ -40,12 +40,12 @@ pub(crate) struct PeerService {
     pub(crate) gate: Gate,
     pub(crate) proposer: Proposer,
     pub(crate) reads: ReadIndexer,
-    pub(crate) desk: Arc<dyn LeaseDesk>,
+    pub(crate) desk: Arc<dyn Lessor>,
     pub(crate) leadership: Leadership,
     pub(crate) state_dir: StateDir,
     pub(crate) changer: Arc<Changer>,
     pub(crate) links: Arc<Links>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<StateHandle>,
     pub(crate) log: LogStore,
     pub(crate) cluster: ClusterId,
     /// It was not among the first members.
@@ -315,8 +315,8 @@ impl Peer for PeerService {
     ) -> Result<Response<pb::RenewLeasesResponse>, Status> {
         self.gate.check(request.metadata())?;
         let leases = request.into_inner().leases;
-        let leases = lease_desk::leases_from_wire(&leases).map_err(malformed)?;
-        let answer = lease_desk::renewals_to_wire(self.desk.renew(leases).await).map_err(stopped)?;
+        let leases = lessor::leases_from_wire(&leases).map_err(malformed)?;
+        let answer = lessor::renewals_to_wire(self.desk.renew(leases).await).map_err(stopped)?;
         Ok(Response::new(answer))
     }
 
@@ -326,8 +326,8 @@ impl Peer for PeerService {
     ) -> Result<Response<pb::RestOfLeaseResponse>, Status> {
         self.gate.check(request.metadata())?;
         let lease = request.into_inner().lease;
-        let lease = lease_desk::lease_from_wire(lease).map_err(malformed)?;
-        let answer = lease_desk::rest_to_wire(self.desk.rest(lease).await).map_err(stopped)?;
+        let lease = lessor::lease_from_wire(lease).map_err(malformed)?;
+        let answer = lessor::rest_to_wire(self.desk.rest(lease).await).map_err(stopped)?;
         Ok(Response::new(answer))
     }
 

@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 /// A watermark of log indexes: it only rises, and what is at or below it is visible to readers.
 #[derive(Clone)]
-pub struct Applied {
+pub struct AppliedIndex {
     index: watch::Receiver<LogIndex>,
 }
 
@@ -19,9 +19,9 @@ pub(crate) struct AppliedMark {
 pub struct Stopping;
 
 impl AppliedMark {
-    pub(crate) fn new(index: LogIndex) -> (AppliedMark, Applied) {
+    pub(crate) fn new(index: LogIndex) -> (AppliedMark, AppliedIndex) {
         let (sender, receiver) = watch::channel(index);
-        (AppliedMark { index: sender }, Applied { index: receiver })
+        (AppliedMark { index: sender }, AppliedIndex { index: receiver })
     }
 
     pub(crate) fn raise(&self, to: LogIndex) {
@@ -33,7 +33,7 @@ impl AppliedMark {
     }
 }
 
-impl Applied {
+impl AppliedIndex {
     pub fn index(&self) -> LogIndex {
         *self.index.borrow()
     }

@@ -48,7 +48,7 @@ pub trait EventSink: Send + 'static {
 }
 
 /// What the apply thread shares with the rest of the member.
-pub(crate) struct Shared {
+pub(crate) struct StateHandle {
     pub(crate) reader: StateReader,
     pub(crate) state_dir: StateDir,
     pub(crate) pins: Pins,
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     applied: Mutex<(Option<LogId>, StoredMembership)>,
 }
 
-impl Shared {
+impl StateHandle {
     pub(crate) fn db(&self) -> Db {
         self.db.lock().clone()
     }
@@ -112,7 +112,7 @@ impl Shared {
 
 pub(crate) struct ApplyThread {
     machine: Machine,
-    shared: Arc<Shared>,
+    shared: Arc<StateHandle>,
     durable: DurableLog,
     waiters: Arc<Waiters>,
     mark: AppliedMark,
@@ -138,13 +138,13 @@ impl ApplyThread {
         reader: StateReader,
         mut parts: ApplyParts,
         jobs: mpsc::UnboundedReceiver<Job>,
-    ) -> io::Result<(Arc<Shared>, super::Applied, Option<std::thread::JoinHandle<()>>)> {
+    ) -> io::Result<(Arc<StateHandle>, super::AppliedIndex, Option<std::thread::JoinHandle<()>>)> {
         let (db, mut machine) = open(&state_dir.current()?, &parts.db_options, &reader)?;
         machine.set_publish_events(true);
         parts.events.jumped(reader.current_revision());
         let (mark, applied) = AppliedMark::new(machine.applied().map_or(LogIndex(0), |at| at.index));
         let compaction = CompactionRunner::start(Compactor::new(db.clone()))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(StateHandle {
             reader,
             state_dir,
             pins: Pins::default(),

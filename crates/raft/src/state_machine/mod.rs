@@ -10,9 +10,9 @@ mod applied;
 mod apply_thread;
 pub(crate) mod describe;
 
-pub use applied::Applied;
+pub use applied::AppliedIndex;
 pub use apply_thread::EventSink;
-pub(crate) use apply_thread::{ApplyParts, ApplyThread, Job, Shared};
+pub(crate) use apply_thread::{ApplyParts, ApplyThread, Job, StateHandle};
 
 use crate::log_store::LogStore;
 use crate::snapshot::StateSnapshot;
@@ -37,14 +37,14 @@ const BATCH_BYTES: usize = 4 << 20;
 #[derive(Clone)]
 pub(crate) struct StateMachine {
     jobs: tokio::sync::mpsc::UnboundedSender<Job>,
-    shared: Arc<Shared>,
+    shared: Arc<StateHandle>,
     log: LogStore,
 }
 
 impl StateMachine {
     pub(crate) fn new(
         jobs: tokio::sync::mpsc::UnboundedSender<Job>,
-        shared: Arc<Shared>,
+        shared: Arc<StateHandle>,
         log: LogStore,
     ) -> StateMachine {
         StateMachine { jobs, shared, log }
@@ -127,7 +127,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
 /// Builds what openraft calls a snapshot, by flushing the state.
 pub(crate) struct FlushedState {
-    shared: Arc<Shared>,
+    shared: Arc<StateHandle>,
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for FlushedState {

@@ -6,17 +6,17 @@ use crate::sim_disk::SimDisk;
 use bytes::Bytes;
 use meerkat_mangle::Fuzz;
 use meerkat_raft::log_store::codec;
-use meerkat_raft::type_config::{Entry, PeerNode, StoredMembership, Vote};
+use meerkat_raft::type_config::{Entry, Membership, PeerNode, StoredMembership, Vote};
 use meerkat_types::MemberId;
+use openraft::EntryPayload;
 use openraft::storage::RaftLogStorage;
-use openraft::{EntryPayload, Membership};
 use std::collections::{BTreeMap, BTreeSet};
 
 const HEADER_BYTES: usize = 64;
 const SALT_AT: usize = 48;
 const ENTRIES: u64 = 6;
 
-fn membership() -> Membership<MemberId, PeerNode> {
+fn membership() -> Membership {
     let node = |name: &str| PeerNode {
         name: name.into(),
         peer_urls: vec![format!("http://{name}:2380")],

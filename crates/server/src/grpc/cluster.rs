@@ -10,7 +10,7 @@ use crate::config::MemberUrl;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::cluster_server::Cluster;
-use meerkat_raft::{Change, Peer, RaftNode};
+use meerkat_raft::{MemberChange, Peer, RaftNode};
 use meerkat_state::Need;
 use meerkat_types::{MemberId, Refusal};
 use std::sync::Arc;
@@ -43,7 +43,10 @@ impl ClusterService {
         peers.into_iter().map(member).collect()
     }
 
-    async fn change(&self, change: Change) -> Result<(Option<pb::ResponseHeader>, Vec<pb::Member>), Status> {
+    async fn change(
+        &self,
+        change: MemberChange,
+    ) -> Result<(Option<pb::ResponseHeader>, Vec<pb::Member>), Status> {
         let peers = self.raft.changes().make(change).await.map_err(status::member_change)?;
         Ok((Some(self.headers.without_revision()), self.describe(peers)))
     }
@@ -92,7 +95,8 @@ impl Cluster for ClusterService {
         &self,
         request: Request<pb::MemberRemoveRequest>,
     ) -> Result<Response<pb::MemberRemoveResponse>, Status> {
-        let (header, members) = self.change(Change::Remove { id: MemberId(request.into_inner().id) }).await?;
+        let (header, members) =
+            self.change(MemberChange::Remove { id: MemberId(request.into_inner().id) }).await?;
         Ok(Response::new(pb::MemberRemoveResponse { header, members }))
     }
 
@@ -102,7 +106,8 @@ impl Cluster for ClusterService {
     ) -> Result<Response<pb::MemberUpdateResponse>, Status> {
         let request = request.into_inner();
         let peer_urls = peer_urls(&request.peer_ur_ls)?;
-        let (header, members) = self.change(Change::Update { id: MemberId(request.id), peer_urls }).await?;
+        let (header, members) =
+            self.change(MemberChange::Update { id: MemberId(request.id), peer_urls }).await?;
         Ok(Response::new(pb::MemberUpdateResponse { header, members }))
     }
 
@@ -111,7 +116,7 @@ impl Cluster for ClusterService {
         request: Request<pb::MemberPromoteRequest>,
     ) -> Result<Response<pb::MemberPromoteResponse>, Status> {
         let (header, members) =
-            self.change(Change::Promote { id: MemberId(request.into_inner().id) }).await?;
+            self.change(MemberChange::Promote { id: MemberId(request.into_inner().id) }).await?;
         Ok(Response::new(pb::MemberPromoteResponse { header, members }))
     }
 }

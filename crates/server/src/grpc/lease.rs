@@ -96,7 +96,7 @@ impl LeaseService {
         let header = Some(self.headers.now());
         let ttl = match LeaseId::from_wire(id) {
             None => None,
-            Some(lease) => self.renewals.renew(lease).await.map_err(status::lease_desk)?,
+            Some(lease) => self.renewals.renew(lease).await.map_err(status::lessor)?,
         };
         Ok(pb::LeaseKeepAliveResponse { header, id, ttl: ttl.unwrap_or(0) })
     }
@@ -253,7 +253,7 @@ impl Lease for LeaseService {
         let Some(lease) = LeaseId::from_wire(id) else {
             return Ok(Response::new(missing(self.headers.now())));
         };
-        let answer = self.raft.leases().rest(lease).await.map_err(status::lease_desk)?;
+        let answer = self.raft.leases().rest(lease).await.map_err(status::lessor)?;
         let Some((ttl, remaining_ms)) = answer.rest else {
             return Ok(Response::new(missing(self.headers.now())));
         };

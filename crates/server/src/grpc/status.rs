@@ -9,7 +9,7 @@ use crate::space::NoRoom;
 use meerkat_proto::convert::BadRequest;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_raft::{
-    ChangeError, ChangeRefusal, DeskError, MoveError, ProposeError, ReadIndexError, TimeoutCause,
+    ChangeError, ChangeRefusal, LessorError, MoveError, ProposeError, ReadIndexError, TimeoutCause,
 };
 use meerkat_state::ReadError;
 use meerkat_types::{AuthRefusal, Refusal};
@@ -110,12 +110,12 @@ pub(crate) fn read_index(error: ReadIndexError) -> Status {
 }
 
 /// The leader could not be asked about a lease.
-pub(crate) fn lease_desk(error: DeskError) -> Status {
+pub(crate) fn lessor(error: LessorError) -> Status {
     etcd(match error {
-        DeskError::NotLeader => EtcdError::LeaderChanged,
-        DeskError::NoLeader => EtcdError::NoLeader,
-        DeskError::Timeout => EtcdError::Timeout,
-        DeskError::Stopped => EtcdError::Stopped,
+        LessorError::NotLeader => EtcdError::LeaderChanged,
+        LessorError::NoLeader => EtcdError::NoLeader,
+        LessorError::Timeout => EtcdError::Timeout,
+        LessorError::Stopped => EtcdError::Stopped,
     })
 }
 

@@ -10,7 +10,7 @@ use super::scribe::Scribe;
 use futures::future::BoxFuture;
 use meerkat_fault::Mutex;
 use meerkat_raft::tasks::Tasks;
-use meerkat_raft::{DeskError, LeaseDesk, LeaseRest, RaftNode, ReadIndexError, Renewal};
+use meerkat_raft::{LeaseRest, Lessor, LessorError, RaftNode, ReadIndexError, Renewal};
 use meerkat_types::{LeaseId, LeaseNote, LogIndex, Term, limits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,40 +55,40 @@ impl Desk {
     }
 
     /// The term of the book, once it is complete.
-    async fn opened(&self) -> Result<Term, DeskError> {
+    async fn opened(&self) -> Result<Term, LessorError> {
         if let Some(term) = *self.open.borrow() {
             return Ok(term);
         }
         let leadership = self.raft.leadership();
-        let Some(leading) = leadership.own_term() else { return Err(DeskError::NotLeader) };
+        let Some(leading) = leadership.own_term() else { return Err(LessorError::NotLeader) };
         let mut open = self.open.subscribe();
         let opened = tokio::time::timeout(OPENING_TIMEOUT, open.wait_for(Option::is_some));
         tokio::select! {
             opened = opened => match opened {
-                Ok(Ok(term)) => term.ok_or(DeskError::NotLeader),
-                Ok(Err(_)) => Err(DeskError::Stopped),
-                Err(_) => Err(DeskError::NotLeader),
+                Ok(Ok(term)) => term.ok_or(LessorError::NotLeader),
+                Ok(Err(_)) => Err(LessorError::Stopped),
+                Err(_) => Err(LessorError::NotLeader),
             },
-            () = leadership.own_term_changed(Some(leading)) => Err(DeskError::NotLeader),
+            () = leadership.own_term_changed(Some(leading)) => Err(LessorError::NotLeader),
         }
     }
 
     /// Fails unless this member has led all the time since the book was of `term`.
-    async fn confirm(&self, term: Term) -> Result<LogIndex, DeskError> {
+    async fn confirm(&self, term: Term) -> Result<LogIndex, LessorError> {
         let confirmed = self.raft.reads().confirm_lead().await.map_err(|error| match error {
-            ReadIndexError::NoLeader | ReadIndexError::LeaderChanged => DeskError::NotLeader,
-            ReadIndexError::Timeout => DeskError::Timeout,
-            ReadIndexError::Stopped => DeskError::Stopped,
+            ReadIndexError::NoLeader | ReadIndexError::LeaderChanged => LessorError::NotLeader,
+            ReadIndexError::Timeout => LessorError::Timeout,
+            ReadIndexError::Stopped => LessorError::Stopped,
         })?;
         let same = confirmed.term == Some(term) && self.book.lock().term() == Some(term);
-        if same { Ok(confirmed.index) } else { Err(DeskError::NotLeader) }
+        if same { Ok(confirmed.index) } else { Err(LessorError::NotLeader) }
     }
 
-    async fn applied(&self, index: LogIndex) -> Result<(), DeskError> {
-        self.raft.applied().reached(index).await.map_err(|_| DeskError::Stopped)
+    async fn applied(&self, index: LogIndex) -> Result<(), LessorError> {
+        self.raft.applied().reached(index).await.map_err(|_| LessorError::Stopped)
     }
 
-    async fn renew(&self, leases: &[LeaseId]) -> Result<Vec<Renewal>, DeskError> {
+    async fn renew(&self, leases: &[LeaseId]) -> Result<Vec<Renewal>, LessorError> {
         let term = self.opened().await?;
         let mut renewed = self.renew_in_book(term, leases)?;
         let is_noted = |renewed: &Renewed| matches!(renewed, Renewed::Noted { .. });
@@ -115,11 +115,11 @@ impl Desk {
         Ok(answers)
     }
 
-    fn renew_in_book(&self, term: Term, leases: &[LeaseId]) -> Result<Vec<Renewed>, DeskError> {
+    fn renew_in_book(&self, term: Term, leases: &[LeaseId]) -> Result<Vec<Renewed>, LessorError> {
         let now = Instant::now();
         let mut book = self.book.lock();
         if book.term() != Some(term) {
-            return Err(DeskError::NotLeader);
+            return Err(LessorError::NotLeader);
         }
         Ok(leases.iter().map(|lease| book.renew(*lease, now)).collect())
     }
@@ -129,7 +129,7 @@ impl Desk {
         term: Term,
         leases: &[LeaseId],
         renewed: &[Renewed],
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), LessorError> {
         let noted = leases.iter().zip(renewed).filter_map(|(lease, renewed)| match renewed {
             Renewed::Noted { granted, note } => {
                 Some((LeaseNote { id: *lease, granted: *granted, remaining: None }, *note))
@@ -140,7 +140,7 @@ impl Desk {
         for some in noted.chunks(limits::LEASE_NOTES_MAX) {
             let notes = some.iter().map(|(note, _)| *note).collect();
             if !self.scribe.note(term, notes).await {
-                return Err(DeskError::NotLeader);
+                return Err(LessorError::NotLeader);
             }
             let mut book = self.book.lock();
             some.iter().for_each(|(lease, note)| book.unnoted(lease.id, *note));
@@ -161,13 +161,13 @@ impl Desk {
         leases.iter().zip(renewed).map(answer).collect()
     }
 
-    async fn rest(&self, lease: LeaseId) -> Result<LeaseRest, DeskError> {
+    async fn rest(&self, lease: LeaseId) -> Result<LeaseRest, LessorError> {
         let term = self.opened().await?;
         let index = self.confirm(term).await?;
         self.applied(index).await?;
         let book = self.book.lock();
         if book.term() != Some(term) {
-            return Err(DeskError::NotLeader);
+            return Err(LessorError::NotLeader);
         }
         Ok(LeaseRest { index, rest: book.rest(lease, Instant::now()) })
     }
@@ -183,13 +183,13 @@ fn replace(renewed: &mut [Renewed], which: impl Fn(&Renewed) -> bool, second: Ve
     places.zip(second).for_each(|(place, second)| *place = second);
 }
 
-impl LeaseDesk for Desk {
-    fn renew(&self, leases: Vec<LeaseId>) -> BoxFuture<'static, Result<Vec<Renewal>, DeskError>> {
+impl Lessor for Desk {
+    fn renew(&self, leases: Vec<LeaseId>) -> BoxFuture<'static, Result<Vec<Renewal>, LessorError>> {
         let desk = self.clone();
         Box::pin(async move { Desk::renew(&desk, &leases).await })
     }
 
-    fn rest(&self, lease: LeaseId) -> BoxFuture<'static, Result<LeaseRest, DeskError>> {
+    fn rest(&self, lease: LeaseId) -> BoxFuture<'static, Result<LeaseRest, LessorError>> {
         let desk = self.clone();
         Box::pin(async move { Desk::rest(&desk, lease).await })
     }

@@ -5,7 +5,7 @@
 //! [`QUEUE`] whoever renews waits, and with it the client's stream.
 
 use meerkat_raft::tasks::{Tasks, spawn_part};
-use meerkat_raft::{DeskError, LeaderLeases, Renewal};
+use meerkat_raft::{LeaderLeases, LessorError, Renewal};
 use meerkat_types::LeaseId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const ROUNDS_MAX: usize = 2;
 /// Pause before asking again about a lease that is expiring.
 const EXPIRING_PAUSE: Duration = Duration::from_millis(20);
 
-type Answer = Result<Renewal, DeskError>;
+type Answer = Result<Renewal, LessorError>;
 
 struct Asked {
     lease: LeaseId,
@@ -42,15 +42,15 @@ impl Renewals {
 
     /// Its time to live in seconds; `None` if there is no such lease. Of one that is expiring the answer
     /// comes when it is gone.
-    pub(crate) async fn renew(&self, lease: LeaseId) -> Result<Option<i64>, DeskError> {
+    pub(crate) async fn renew(&self, lease: LeaseId) -> Result<Option<i64>, LessorError> {
         let deadline = Instant::now() + self.timeout;
         loop {
             let (answer, answered) = oneshot::channel();
-            self.queue.send(Asked { lease, answer }).await.map_err(|_| DeskError::Stopped)?;
-            match answered.await.map_err(|_| DeskError::Stopped)?? {
+            self.queue.send(Asked { lease, answer }).await.map_err(|_| LessorError::Stopped)?;
+            match answered.await.map_err(|_| LessorError::Stopped)?? {
                 Renewal::Renewed(ttl) => return Ok(Some(ttl.seconds())),
                 Renewal::Gone => return Ok(None),
-                Renewal::Expiring if deadline <= Instant::now() => return Err(DeskError::Timeout),
+                Renewal::Expiring if deadline <= Instant::now() => return Err(LessorError::Timeout),
                 Renewal::Expiring => tokio::time::sleep(EXPIRING_PAUSE).await,
             }
         }

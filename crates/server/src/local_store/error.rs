@@ -3,7 +3,7 @@
 //! Always true: only [`LocalError::Unknown`] leaves open whether a write happened.
 
 use crate::space::NoRoom;
-use meerkat_raft::{DeskError, ProposeError, ReadIndexError};
+use meerkat_raft::{LessorError, ProposeError, ReadIndexError};
 use meerkat_state::ReadError;
 use meerkat_types::{AuthRefusal, Refusal};
 use meerkat_watch::End;
@@ -88,8 +88,8 @@ impl From<ReadIndexError> for LocalError {
 }
 
 /// A renewal writes nothing, so it can be asked for again.
-impl From<DeskError> for LocalError {
-    fn from(error: DeskError) -> LocalError {
+impl From<LessorError> for LocalError {
+    fn from(error: LessorError) -> LocalError {
         LocalError::Unavailable(error.to_string())
     }
 }

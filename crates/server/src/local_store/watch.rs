@@ -9,7 +9,7 @@
 use super::error::LocalError;
 use super::row::{LocalChange, change, unsigned};
 use futures::Stream;
-use meerkat_raft::Applied;
+use meerkat_raft::AppliedIndex;
 use meerkat_state::StateReader;
 use meerkat_types::{Filter, KeyRange, Revision, WatchRequest, WatchStart};
 use meerkat_watch::{Control, Delivery, Hub, Out, Refused, StreamOptions, Taken, WatchStream};
@@ -41,7 +41,7 @@ pub struct LocalBatch {
 pub struct LocalWatch {
     stream: WatchStream,
     reader: StateReader,
-    applied: Applied,
+    applied: AppliedIndex,
     /// The lowest revision that somebody waits for; 0 if nobody does.
     awaited: channel::Receiver<u64>,
     asking: Asking,
@@ -58,7 +58,7 @@ impl LocalWatch {
     pub(super) fn new(
         hub: &Hub,
         reader: StateReader,
-        applied: Applied,
+        applied: AppliedIndex,
         awaited: channel::Receiver<u64>,
         prefix: &[u8],
         after: u64,
@@ -200,7 +200,7 @@ impl Asking {
 /// Resolves when the store is ahead of what was told, and it is time to ask how far the watch is.
 async fn until_behind(
     reader: &StateReader,
-    applied: &Applied,
+    applied: &AppliedIndex,
     awaited: &mut channel::Receiver<u64>,
     told: Revision,
     asking: &mut Asking,

@@ -49,7 +49,7 @@ struct Change {
 
 /// Which of the two ways. Only tests, which compare them, ask for a certain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ReadStrategy {
     Cheapest,
     Undo,
     Walk,
@@ -61,16 +61,16 @@ impl Plan {
         keys: &KeyRange,
         at: Revision,
         current: Revision,
-        way: Way,
+        way: ReadStrategy,
     ) -> Result<Plan, StateError> {
         if at == current {
             return Ok(Plan::Present);
         }
         let events_max = match way {
-            Way::Cheapest if matches!(keys, KeyRange::One(_)) => 0,
-            Way::Cheapest => UNDO_EVENTS_MAX,
-            Way::Undo => usize::MAX,
-            Way::Walk => 0,
+            ReadStrategy::Cheapest if matches!(keys, KeyRange::One(_)) => 0,
+            ReadStrategy::Cheapest => UNDO_EVENTS_MAX,
+            ReadStrategy::Undo => usize::MAX,
+            ReadStrategy::Walk => 0,
         };
         // A revision has at least one event, so this many revisions cannot be few enough events.
         if events_max as u64 <= (current.get() - at.get()) as u64 {

@@ -4,7 +4,7 @@ use crate::error::{StateError, damaged};
 use crate::mvcc::counts::Counts;
 use crate::mvcc::head_row::HeadRow;
 use bytes::Bytes;
-use meerkat_engine::{Column, Pinned, View};
+use meerkat_engine::{Column, PinnedRow, View};
 use meerkat_types::KeyRange;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow, Deref};
@@ -28,7 +28,7 @@ pub(crate) struct Present<'a> {
 
 /// A row, wherever it was found.
 pub(crate) enum Found<'a> {
-    Stored(Pinned<'a>),
+    Stored(PinnedRow<'a>),
     Pending(&'a Bytes),
 }
 

@@ -8,7 +8,7 @@ use crate::lease;
 use crate::mvcc::counts::Counts;
 use crate::mvcc::event_id::EventId;
 use crate::mvcc::head_row::HeadRow;
-use crate::mvcc::past::{Plan, Way};
+use crate::mvcc::past::{Plan, ReadStrategy};
 use crate::mvcc::present::{HeadRows, Overlay, Present};
 use crate::mvcc::source::Source;
 use crate::mvcc::wire::Tail;
@@ -33,7 +33,7 @@ impl Committed {
     }
 
     /// `at` must be readable: see `range::revision_to_read`.
-    pub(crate) fn plan(&self, keys: &KeyRange, at: Revision, way: Way) -> Result<Plan, StateError> {
+    pub(crate) fn plan(&self, keys: &KeyRange, at: Revision, way: ReadStrategy) -> Result<Plan, StateError> {
         Plan::choose(&self.view, keys, at, self.revision, way)
     }
 

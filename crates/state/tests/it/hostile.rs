@@ -9,7 +9,7 @@ use crate::rig::{Log, Rig};
 use bytes::Bytes;
 use meerkat_engine::{Batch, Column, Db};
 use meerkat_mangle::Fuzz;
-use meerkat_state::{LogEntry, Machine, Payload, Progress, ReadError, StateReader, Way};
+use meerkat_state::{LogEntry, Machine, Payload, Progress, ReadError, ReadStrategy, StateReader};
 use meerkat_types::{
     Alarm, AlarmBy, AlarmKind, AuthCommand, Command, Compact, DeleteRange, GrantLease, HistoryQuery, Key,
     KeyRange, LeaseId, LeaseTtl, LogIndex, MemberAttributes, MemberId, NewLease, NewValue, Password,
@@ -158,7 +158,7 @@ fn read_all(reader: &StateReader) -> Result<(), ReadError> {
     let pinned = reader.pin();
     let present = RangeQuery { at: None, ..whole_range(0) };
     for query in [present.clone(), whole_range(9), whole_range(12), whole_range(25), whole_range(30)] {
-        for way in [Way::Cheapest, Way::Undo, Way::Walk] {
+        for way in [ReadStrategy::Cheapest, ReadStrategy::Undo, ReadStrategy::Walk] {
             pinned.range_by(&query, way).map(drop).or_else(refused)?;
         }
     }

@@ -4,7 +4,7 @@ use crate::answers::{decoded, decoded_outcome, decoded_txn, key_values};
 use crate::generate::Generator;
 use crate::model::Model;
 use crate::rig::{Log, Rig, Seed, seeds};
-use meerkat_state::{LogEntry, Payload, ReadError, Way};
+use meerkat_state::{LogEntry, Payload, ReadError, ReadStrategy};
 use meerkat_types::{
     Command, Consistency, HistoryQuery, KeyRange, KvPage, LeaseId, RangeAnswer, RangeQuery, Refusal,
     Revision, RevisionBounds, Sort, Txn,
@@ -102,7 +102,7 @@ impl World {
         for _ in 0..6 {
             let query = self.generator().query();
             let expected = self.model.range(&query);
-            for way in [Way::Cheapest, Way::Undo, Way::Walk] {
+            for way in [ReadStrategy::Cheapest, ReadStrategy::Undo, ReadStrategy::Walk] {
                 let answer = self.rig.reader.pin().range_by(&query, way).map(decoded).map_err(refusal);
                 assert_eq!(answer, expected, "{way:?} {query:?}");
             }
@@ -172,7 +172,7 @@ impl World {
         let pinned = self.rig.reader.pin();
         for at in self.model.compacted.max(1)..=self.model.current() {
             let expected = self.model.range(&whole_range(at)).expect("live");
-            for way in [Way::Undo, Way::Walk] {
+            for way in [ReadStrategy::Undo, ReadStrategy::Walk] {
                 let answer = pinned.range_by(&whole_range(at), way).expect("live");
                 assert_eq!(decoded(answer), expected, "{way:?} at {at}");
             }
