@@ -8,6 +8,7 @@ mod absolute_paths;
 mod dependencies;
 mod doctests;
 mod functions;
+mod glossary;
 mod layers;
 mod leftovers;
 mod libraries;
@@ -72,6 +73,7 @@ fn violations(packages: &[Package], sources: &[Source]) -> Vec<Violation> {
     let mut found = dependencies::check(packages);
     found.extend(libraries::check_manifests(packages));
     found.extend(promises::check(sources));
+    found.extend(glossary::check(sources));
     for source in sources {
         found.extend(absolute_paths::check(source));
         found.extend(leftovers::check(source));
