@@ -1,59 +1,19 @@
-//! The second door: Kubernetes-style lists and watches over the same store and the same revisions.
-//!
-//! Here are the rooms that decide. They are pure: no clock, no socket, no task.
+//! The second door: the HTTP API of Kubernetes over the same store and the same revisions.
 //!
 //! ```text
-//!  request_path, query, negotiation ──► list_plan, watch_plan      what is asked for
-//!  registry, crd, published, discovery, openapi                    which kinds there are
-//!  object, patch, schema, values, write_rules, scale               what a write may change
-//!  cacher                                                          who sees which objects and events
-//!  table, metadata_form, protobuf                                  in which form
-//!  store                                                           what all of it needs of the store
+//!  door             requests and answers: limits, users, lists, watches, writes
+//!  storage          reads and writes of objects: a rule, a swap, another try
+//!  write_options,
+//!  write_rules      what a request may write
+//!  keeper           namespaces that empty, dependents that go with their owners, definitions
 //! ```
 //!
-//! A Kubernetes client must not notice the difference, so each room names the rules it keeps, and none
-//! makes an answer of its own to a refused request: that is [`status`]'s.
+//! Kinds and objects are those of `meerkat_kubernetes`, the watch cache is that of `meerkat_watchcache`.
+//! A Kubernetes client must not notice the difference, so each part names the rules it keeps, and none makes an
+//! answer of its own to a refused request: that is `status`'s.
 
-mod accept;
-pub mod cacher;
-pub mod continue_token;
-pub mod crd;
-pub mod discovery;
 pub mod door;
-mod excerpt;
-pub mod feed;
-pub mod fingerprint;
-pub mod json_path;
-pub mod keep_running;
-pub mod keeper;
-pub mod key;
-pub mod list_options;
-pub mod list_plan;
-pub mod memory_store;
-pub mod metadata_form;
-pub mod names;
-pub mod negotiation;
-pub mod object;
-pub mod openapi;
-pub mod patch;
-mod percent;
-pub mod protobuf;
-pub mod published;
-pub mod query;
-pub mod registry;
-pub mod request_path;
-pub mod resource_version;
-pub mod scale;
-pub mod schema;
-pub mod selector;
-pub mod status;
-pub mod storage;
-pub mod store;
-pub mod stored_form;
-pub mod table;
-pub mod timestamp;
-mod values;
-pub mod version;
-pub mod watch_plan;
-pub mod write_options;
-pub mod write_rules;
+mod keeper;
+mod storage;
+mod write_options;
+mod write_rules;

@@ -4,11 +4,11 @@
 //! names the options by their kind. A delete's options come from its body if it has one, and from the
 //! query only if it has none: the two are never mixed.
 
-use crate::excerpt::excerpt;
-use crate::list_options::OPTIONS_GROUP;
-use crate::query::Query;
-use crate::schema::FieldValidation;
-use crate::status::{Cause, Refusal};
+use meerkat_kubernetes::excerpt::excerpt;
+use meerkat_kubernetes::query::Query;
+use meerkat_kubernetes::schema::FieldValidation;
+use meerkat_kubernetes::status::{Cause, Refusal};
+use meerkat_watchcache::list_options::OPTIONS_GROUP;
 use serde_json::{Map, Value, json};
 
 /// A manager's name is kept with every object it touched.

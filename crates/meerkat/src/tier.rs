@@ -10,9 +10,9 @@ use clap::Args;
 use meerkat::listwatch::{DoorPort, RemoteStore, addresses};
 use meerkat_client::{Client, Config, Tls};
 use meerkat_listwatch::door::{self, DoorConfig};
-use meerkat_listwatch::store::Store;
 use meerkat_server::config::{MemberUrl, NetworkOptions, RawSecurity, RawTls, TlsConfig};
 use meerkat_server::tls::Keys;
+use meerkat_watchcache::store::Store;
 
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;

@@ -45,7 +45,9 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("meerkat-client", &["meerkat-types", "meerkat-proto", "meerkat-trust"]),
-    ("meerkat-listwatch", &["meerkat-types", "meerkat-watch"]),
+    ("meerkat-kubernetes", &[]),
+    ("meerkat-watchcache", &["meerkat-kubernetes"]),
+    ("meerkat-listwatch", &["meerkat-kubernetes", "meerkat-watchcache"]),
     // The operator's commands and the load generator speak through the generated stubs in `proto`: a
     // command shows what one member answered, and a load counts each attempt. The demo is an application.
     (
@@ -57,6 +59,8 @@ const TABLE: &[(&str, &[&str])] = &[
             "meerkat-fault",
             "meerkat-client",
             "meerkat-server",
+            "meerkat-kubernetes",
+            "meerkat-watchcache",
             "meerkat-listwatch",
         ],
     ),

@@ -88,6 +88,6 @@ mod tests {
     fn tests_and_the_doors_that_restart_their_work_may() {
         assert_eq!(found("crates/raft/tests/it/main.rs", SPAWNS), 0);
         assert_eq!(found("crates/raft/src/a.rs", &format!("#[cfg(test)]\nmod tests {{ {SPAWNS} }}")), 0);
-        assert_eq!(found("crates/listwatch/src/keep_running.rs", SPAWNS), 0);
+        assert_eq!(found("crates/watchcache/src/keep_running.rs", SPAWNS), 0);
     }
 }

@@ -1,15 +1,15 @@
 //! Responses: their headers, and the body of a refusal.
 
 use super::show;
-use crate::negotiation::{Form, Media};
-use crate::query::Query;
-use crate::status::Refusal;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, WARNING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
+use meerkat_kubernetes::negotiation::{Form, Media};
+use meerkat_kubernetes::query::Query;
+use meerkat_kubernetes::status::Refusal;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::io;

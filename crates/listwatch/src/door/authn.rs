@@ -1,7 +1,7 @@
 //! Who asks.
 
-use crate::status::Refusal;
 use futures::future::BoxFuture;
+use meerkat_kubernetes::status::Refusal;
 use std::net::SocketAddr;
 
 pub const ANONYMOUS: &str = "system:anonymous";

@@ -1,9 +1,9 @@
 //! Who may do what.
 
 use super::authn::User;
-use crate::request_path::ObjectTarget;
-use crate::status::{GroupResource, Reason, Refusal};
-use crate::store::Pass;
+use meerkat_kubernetes::status::{GroupResource, Reason, Refusal};
+use meerkat_watchcache::request_path::ObjectTarget;
+use meerkat_watchcache::store::Pass;
 
 /// What somebody wants to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! The body of a request: bounded, whole, and read in the form that it says it has.
 
 use super::document::{self, Document};
-use crate::negotiation::{Media, body_media};
-use crate::protobuf;
-use crate::registry::Kind;
-use crate::schema::FieldValidation;
-use crate::status::{Reason, Refusal};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
+use meerkat_kubernetes::negotiation::{Media, body_media};
+use meerkat_kubernetes::protobuf;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::schema::FieldValidation;
+use meerkat_kubernetes::status::{Reason, Refusal};
 use serde_json::Value;
 use std::time::Duration;
 

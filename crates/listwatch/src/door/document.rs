@@ -4,8 +4,8 @@
 //! not for how long it is. Nesting is bounded by the decoders, at 128 levels, and then by the object's own
 //! bound.
 
-use crate::object::{DEPTH_MAX, depth_within};
-use crate::status::Refusal;
+use meerkat_kubernetes::object::{DEPTH_MAX, depth_within};
+use meerkat_kubernetes::status::Refusal;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::cell::{Cell, RefCell};
@@ -83,7 +83,7 @@ impl Reader {
             if !path.is_empty() {
                 path.push('.');
             }
-            duplicates.push(crate::excerpt::excerpt(&format!("{path}{name}")).to_string());
+            duplicates.push(meerkat_kubernetes::excerpt::excerpt(&format!("{path}{name}")).to_string());
         }
     }
 }

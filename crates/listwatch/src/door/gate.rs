@@ -1,7 +1,7 @@
 //! The limits at work: a request waits here for its seat.
 
 use super::limits::{Admission, FairQueue, Flow, Limits, Ticket};
-use crate::status::Refusal;
+use meerkat_kubernetes::status::Refusal;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 use super::answer::{self, Body};
 use super::request::Asked;
 use super::show;
-use crate::list_options::GetOptions;
-use crate::list_plan::plan_get;
-use crate::negotiation::Answer;
-use crate::status::Refusal;
 use crate::storage::Part;
 use http::{Response, StatusCode};
+use meerkat_kubernetes::negotiation::Answer;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::list_options::GetOptions;
+use meerkat_watchcache::list_plan::plan_get;
 
 pub async fn answer(asked: &Asked) -> Result<Response<Body>, Refusal> {
     let at = plan_get(&GetOptions::from_query(&asked.query)?);

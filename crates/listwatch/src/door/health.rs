@@ -3,11 +3,11 @@
 
 use super::Door;
 use super::answer::{self, Body};
-use crate::list_plan::ReadAt;
-use crate::query::Query;
-use crate::request_path::Probe;
-use crate::status::Refusal;
 use http::{Response, StatusCode};
+use meerkat_kubernetes::query::Query;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::list_plan::ReadAt;
+use meerkat_watchcache::request_path::Probe;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

@@ -4,12 +4,12 @@ use super::answer::{self, Body};
 use super::list_form::{ListForm, ListWriter};
 use super::request::Asked;
 use super::{selection, show};
-use crate::cacher::store::Listed;
-use crate::list_options::{ListOptions, only_name};
-use crate::list_plan::{ListPlan, plan_list};
-use crate::negotiation::Answer;
-use crate::status::Refusal;
 use http::{Response, StatusCode};
+use meerkat_kubernetes::negotiation::Answer;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::cacher::store::Listed;
+use meerkat_watchcache::list_options::{ListOptions, only_name};
+use meerkat_watchcache::list_plan::{ListPlan, plan_list};
 use serde_json::Value;
 
 pub async fn answer(asked: &Asked) -> Result<Response<Body>, Refusal> {
@@ -56,7 +56,7 @@ mod tests {
         let token = |scope, may_count| {
             let metadata = metadata(&listed, scope, may_count);
             let token = metadata["continue"].as_str().unwrap_or_default().to_owned();
-            let token = crate::continue_token::ContinueToken::decode(&token).expect("a token");
+            let token = meerkat_watchcache::continue_token::ContinueToken::decode(&token).expect("a token");
             (token.start_key(""), metadata["remainingItemCount"].as_u64())
         };
         assert_eq!(token(Some("a"), true), ("m1\0".to_owned(), Some(3)));

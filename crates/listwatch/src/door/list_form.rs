@@ -7,18 +7,18 @@
 use super::answer::{self, Body};
 use super::show;
 use super::untaken::Untaken;
-use crate::cacher::entry::Entry;
-use crate::metadata_form;
-use crate::negotiation::{Form, Media, Shape};
-use crate::protobuf::ListEncoder;
-use crate::registry::Kind;
-use crate::status::Refusal;
-use crate::table::{IncludeObject, TableForm};
-use crate::timestamp::Timestamp;
 use bytes::Bytes;
 use futures::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use meerkat_kubernetes::metadata_form;
+use meerkat_kubernetes::negotiation::{Form, Media, Shape};
+use meerkat_kubernetes::protobuf::ListEncoder;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_kubernetes::table::{IncludeObject, TableForm};
+use meerkat_kubernetes::timestamp::Timestamp;
+use meerkat_watchcache::cacher::entry::Entry;
 use serde_json::{Map, Value, json};
 use std::io;
 use std::sync::Arc;
@@ -286,10 +286,10 @@ fn under(indented: &[u8], blanks: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cacher::entry::Shape as EntryShape;
-    use crate::metadata_form::MetaVersion;
-    use crate::protobuf;
-    use crate::registry::Registry;
+    use meerkat_kubernetes::metadata_form::MetaVersion;
+    use meerkat_kubernetes::protobuf;
+    use meerkat_kubernetes::registry::Registry;
+    use meerkat_watchcache::cacher::entry::Shape as EntryShape;
 
     const V1: MetaVersion = MetaVersion::V1;
     const SHAPES: [Shape; 3] = [Shape::Whole, Shape::Table(V1), Shape::PartialMetadataList(V1)];

@@ -1,6 +1,6 @@
 //! What the door counts, in the text that Prometheus reads.
 
-use crate::feed::FeedCounters;
+use meerkat_watchcache::feed::FeedCounters;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

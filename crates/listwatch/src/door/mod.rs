@@ -46,16 +46,16 @@ mod write;
 
 pub use connection::prepare_tcp;
 
-use crate::cacher::ring::RingLimits;
-use crate::feed::{FeedSettings, Feeds};
-use crate::keep_running::keep_running;
 use crate::keeper;
 use crate::storage::Storage;
-use crate::store::Store;
 use authn::{Anonymous, Authenticator};
 use authz::{AllowAll, Authorizer};
 use gate::Gate;
 use limits::Limits;
+use meerkat_watchcache::cacher::ring::RingLimits;
+use meerkat_watchcache::feed::{FeedSettings, Feeds};
+use meerkat_watchcache::keep_running::keep_running;
+use meerkat_watchcache::store::Store;
 use metrics::Metrics;
 use std::fmt;
 use std::future::Future;
@@ -78,7 +78,8 @@ const BODIES: usize = 256;
 const BODIES_PER_USER: usize = 192;
 
 /// The kinds that everything else needs: their feeds are started before the first request.
-const FIRST_KINDS: [(&str, &str); 2] = [("", "namespaces"), (crate::crd::GROUP, "customresourcedefinitions")];
+const FIRST_KINDS: [(&str, &str); 2] =
+    [("", "namespaces"), (meerkat_kubernetes::crd::GROUP, "customresourcedefinitions")];
 
 #[derive(Clone, Debug)]
 pub struct DoorConfig {
@@ -106,7 +107,7 @@ impl Default for DoorConfig {
             in_flight: 600,
             waiting_per_user: 200,
             connections: 32_768,
-            window_ms: crate::cacher::ring::WINDOW_MS_MIN,
+            window_ms: meerkat_watchcache::cacher::ring::WINDOW_MS_MIN,
             stall: Duration::from_secs(90),
             starting_stall: Duration::from_secs(30),
             access: Access::default(),

@@ -5,10 +5,10 @@
 //! is refused; and on loopback, where no name leads but `localhost`, so is what asks by another name.
 
 use super::answer::header;
-use crate::status::{Reason, Refusal};
 use http::HeaderMap;
 use http::header::{HOST, HeaderName, ORIGIN};
 use http::uri::Authority;
+use meerkat_kubernetes::status::{Reason, Refusal};
 use std::net::{IpAddr, SocketAddr};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

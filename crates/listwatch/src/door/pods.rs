@@ -3,10 +3,10 @@
 use super::answer::{self, Body, header};
 use super::request::Asked;
 use super::{body, show};
-use crate::status::Refusal;
 use crate::write_options::WriteOptions;
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
+use meerkat_kubernetes::status::Refusal;
 use serde_json::json;
 
 pub async fn answer(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusal> {

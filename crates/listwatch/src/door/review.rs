@@ -5,12 +5,12 @@ use super::authn::User;
 use super::authz::{Act, Authorizer, Rule};
 use super::request::Asked;
 use super::{body, show};
-use crate::negotiation::Answer;
-use crate::object::Object;
-use crate::published::typed;
-use crate::status::{Reason, Refusal};
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
+use meerkat_kubernetes::negotiation::Answer;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::published::typed;
+use meerkat_kubernetes::status::{Reason, Refusal};
 use serde_json::{Map, Value, json};
 
 pub async fn answer(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusal> {

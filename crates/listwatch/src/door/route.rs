@@ -1,10 +1,10 @@
 //! Whether a kind has what a path asks of it.
 
-use crate::registry::Kind;
-use crate::request_path::{ObjectTarget, Verb};
-use crate::status::Refusal;
 use crate::storage::Part;
 use crate::write_rules::Endpoint;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::request_path::{ObjectTarget, Verb};
 
 /// Which part of its objects a request is about.
 pub fn part(kind: &Kind, target: &ObjectTarget) -> Result<Part, Refusal> {
@@ -50,9 +50,9 @@ fn not_allowed(kind: &Kind, target: &ObjectTarget) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::Query;
-    use crate::registry::Registry;
-    use crate::request_path::{Target, parse};
+    use meerkat_kubernetes::query::Query;
+    use meerkat_kubernetes::registry::Registry;
+    use meerkat_watchcache::request_path::{Target, parse};
 
     fn asked(method: &str, path: &str) -> Result<Part, u16> {
         let Ok(Target::Objects(target)) = parse(method, path, &Query::default()) else { return Err(1) };

@@ -1,9 +1,9 @@
 //! The selectors and the place of a request, as the filter that the cache knows.
 
-use crate::cacher::filter::{Filter, Scope, Term, Test};
-use crate::registry::Kind;
-use crate::selector::{FieldSelector, FieldTerm, LabelSelector, LabelTest};
-use crate::status::Refusal;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::cacher::filter::{Filter, Scope, Term, Test};
+use meerkat_watchcache::selector::{FieldSelector, FieldTerm, LabelSelector, LabelTest};
 use std::collections::BTreeSet;
 
 /// `name`: of the only object that is asked for.
@@ -58,8 +58,8 @@ fn boxed(values: &BTreeSet<String>) -> BTreeSet<Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cacher::entry::{Entry, Shape};
-    use crate::registry::Registry;
+    use meerkat_kubernetes::registry::Registry;
+    use meerkat_watchcache::cacher::entry::{Entry, Shape};
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
     use serde_json::{Value, json};

@@ -1,15 +1,15 @@
 //! Objects in the form that was negotiated.
 
-use crate::cacher::entry::Entry;
-use crate::metadata_form;
-use crate::negotiation::{Answer, Form, Media, Offer, Shape, negotiate};
-use crate::protobuf;
-use crate::registry::Kind;
-use crate::status::{Reason, Refusal};
-use crate::stored_form;
-use crate::table::{IncludeObject, TableForm};
-use crate::timestamp::Timestamp;
 use bytes::Bytes;
+use meerkat_kubernetes::metadata_form;
+use meerkat_kubernetes::negotiation::{Answer, Form, Media, Offer, Shape, negotiate};
+use meerkat_kubernetes::protobuf;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::{Reason, Refusal};
+use meerkat_kubernetes::stored_form;
+use meerkat_kubernetes::table::{IncludeObject, TableForm};
+use meerkat_kubernetes::timestamp::Timestamp;
+use meerkat_watchcache::cacher::entry::Entry;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};

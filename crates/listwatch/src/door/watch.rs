@@ -6,16 +6,16 @@ use super::request::Asked;
 use super::untaken::Untaken;
 use super::watch_form::WatchForm;
 use super::{selection, show};
-use crate::feed::{Item, Watcher};
-use crate::list_options::{WatchOptions, only_name};
-use crate::negotiation::Answer;
-use crate::status::Refusal;
-use crate::watch_plan::{WatchBegin, WatchFailure, WatchPhase, failure, lifetime, plan_watch};
 use bytes::Bytes;
 use futures::stream;
 use http::{Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use meerkat_kubernetes::negotiation::Answer;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::feed::{Item, Watcher};
+use meerkat_watchcache::list_options::{WatchOptions, only_name};
+use meerkat_watchcache::watch_plan::{WatchBegin, WatchFailure, WatchPhase, failure, lifetime, plan_watch};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::watch::Receiver;
@@ -161,12 +161,12 @@ impl Drop for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cacher::frame::Mark;
     use crate::door::watch_form::FormNumbers;
-    use crate::metadata_form::MetaVersion;
-    use crate::negotiation::Shape;
-    use crate::registry::Registry;
-    use crate::table::IncludeObject;
+    use meerkat_kubernetes::metadata_form::MetaVersion;
+    use meerkat_kubernetes::negotiation::Shape;
+    use meerkat_kubernetes::registry::Registry;
+    use meerkat_kubernetes::table::IncludeObject;
+    use meerkat_watchcache::cacher::frame::Mark;
 
     #[test]
     fn what_has_no_form_ends_the_watch_and_is_not_passed_over() {

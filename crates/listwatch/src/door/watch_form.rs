@@ -5,17 +5,17 @@
 //! protobuf begins with its length; [`WatchForm::message`] takes that off again.
 
 use super::show;
-use crate::cacher::frame::{Mark, Told, bookmark_line, write_json_line, write_metadata_line};
-use crate::cacher::transition::EventType;
-use crate::feed::Item;
-use crate::fingerprint::Fingerprint;
-use crate::metadata_form::MetaVersion;
-use crate::negotiation::{Form, Media, Shape};
-use crate::protobuf;
-use crate::registry::Kind;
-use crate::table::IncludeObject;
-use crate::watch_plan;
 use bytes::Bytes;
+use meerkat_kubernetes::fingerprint::Fingerprint;
+use meerkat_kubernetes::metadata_form::MetaVersion;
+use meerkat_kubernetes::negotiation::{Form, Media, Shape};
+use meerkat_kubernetes::protobuf;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::table::IncludeObject;
+use meerkat_watchcache::cacher::frame::{Mark, Told, bookmark_line, write_json_line, write_metadata_line};
+use meerkat_watchcache::cacher::transition::EventType;
+use meerkat_watchcache::feed::Item;
+use meerkat_watchcache::watch_plan;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -196,12 +196,12 @@ impl WatchForm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cacher::entry::{Entry, Shape as EntryShape};
-    use crate::cacher::event::Event;
-    use crate::cacher::frame::Encodes;
-    use crate::cacher::park::Line;
-    use crate::negotiation::Answer;
-    use crate::registry::Registry;
+    use meerkat_kubernetes::negotiation::Answer;
+    use meerkat_kubernetes::registry::Registry;
+    use meerkat_watchcache::cacher::entry::{Entry, Shape as EntryShape};
+    use meerkat_watchcache::cacher::event::Event;
+    use meerkat_watchcache::cacher::frame::Encodes;
+    use meerkat_watchcache::cacher::park::Line;
 
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
     const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";

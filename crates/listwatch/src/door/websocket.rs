@@ -7,7 +7,6 @@
 use super::answer::{self, Body, header, header_list};
 use super::request::{Asked, Held};
 use super::watch::Told;
-use crate::status::{Reason, Refusal};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -19,6 +18,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use meerkat_kubernetes::status::{Reason, Refusal};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;

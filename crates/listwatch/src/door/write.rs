@@ -4,15 +4,15 @@ use super::answer::{self, Body, header};
 use super::body;
 use super::request::Asked;
 use super::{list, selection, show};
-use crate::list_options::{ListOptions, only_name};
-use crate::list_plan::plan_list;
-use crate::negotiation::{self, Form, Media, PatchForm, Shape, patch_form};
-use crate::status::{Reason, Refusal};
 use crate::storage::{Answer, Part, Patch};
-use crate::stored_form;
 use crate::write_options::{ApplyOptions, DeleteOptions, WriteOptions};
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{Response, StatusCode};
+use meerkat_kubernetes::negotiation::{self, Form, Media, PatchForm, Shape, patch_form};
+use meerkat_kubernetes::status::{Reason, Refusal};
+use meerkat_kubernetes::stored_form;
+use meerkat_watchcache::list_options::{ListOptions, only_name};
+use meerkat_watchcache::list_plan::plan_list;
 use serde_json::{Value, json};
 
 pub async fn create(asked: &Asked, sent: &[u8]) -> Result<Response<Body>, Refusal> {

@@ -9,16 +9,16 @@ use super::namespaces::list;
 use super::owners::{Around, Dependent, Leaving, Owner, OwnerState, Sighting, Spot, Step, Uid, step};
 use super::queue::Outcome;
 use super::tally::{Deed, Tally};
-use crate::cacher::entry::Entry;
-use crate::cacher::filter::{Filter, Scope};
-use crate::list_plan::ReadAt;
-use crate::negotiation::PatchForm;
-use crate::registry::{Group, Kind, Registry};
-use crate::schema::FieldValidation;
-use crate::status::{Reason, Refusal};
 use crate::storage::{Part, Patch, Place, Storage, Writer};
 use crate::write_options::{DeleteOptions, Preconditions, Propagation, WriteOptions};
 use crate::write_rules::Endpoint;
+use meerkat_kubernetes::negotiation::PatchForm;
+use meerkat_kubernetes::registry::{Group, Kind, Registry};
+use meerkat_kubernetes::schema::FieldValidation;
+use meerkat_kubernetes::status::{Reason, Refusal};
+use meerkat_watchcache::cacher::entry::Entry;
+use meerkat_watchcache::cacher::filter::{Filter, Scope};
+use meerkat_watchcache::list_plan::ReadAt;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ async fn state_as(
         return Ok(OwnerState::Unknown);
     }
     // No object can have such a name, and so there is no telling which one was meant.
-    if crate::key::object(kind, namespace, &owner.name).is_err() {
+    if meerkat_watchcache::key::object(kind, namespace, &owner.name).is_err() {
         return Ok(OwnerState::Unknown);
     }
     let key =
@@ -263,7 +263,7 @@ impl Subject<'_> {
     }
 
     fn metadata(&self, field: &str) -> Result<Vec<Value>, Refusal> {
-        let object = crate::object::parse(self.entry.json())?;
+        let object = meerkat_kubernetes::object::parse(self.entry.json())?;
         Ok(object["metadata"][field].as_array().cloned().unwrap_or_default())
     }
 

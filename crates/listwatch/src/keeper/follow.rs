@@ -4,17 +4,17 @@
 
 use super::owners::{Followed, Sighting, Uid};
 use super::queue::backoff_ms;
-use crate::cacher::entry::Entry;
-use crate::cacher::filter::Filter;
-use crate::cacher::frame::Mark;
-use crate::cacher::park::Line;
-use crate::cacher::transition::EventType;
-use crate::feed::{Item, Watcher};
-use crate::list_plan::ReadAt;
-use crate::registry::{Kind, Registry};
-use crate::status::Refusal;
 use crate::storage::{Storage, expires};
-use crate::watch_plan::{LIFETIME_MAX, WatchBegin, WatchPlan};
+use meerkat_kubernetes::registry::{Kind, Registry};
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::cacher::entry::Entry;
+use meerkat_watchcache::cacher::filter::Filter;
+use meerkat_watchcache::cacher::frame::Mark;
+use meerkat_watchcache::cacher::park::Line;
+use meerkat_watchcache::cacher::transition::EventType;
+use meerkat_watchcache::feed::{Item, Watcher};
+use meerkat_watchcache::list_plan::ReadAt;
+use meerkat_watchcache::watch_plan::{LIFETIME_MAX, WatchBegin, WatchPlan};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,7 +169,7 @@ fn concerns(place: &str, entry: &Entry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::Origin;
+    use meerkat_kubernetes::registry::Origin;
 
     fn places(registry: &Registry) -> Vec<&str> {
         followed(registry).iter().filter_map(|kind| kind.storage.as_deref()).collect()

@@ -28,8 +28,8 @@ mod work;
 pub use tally::{Deed, Tally};
 
 use crate::storage::Storage;
-use crate::store::{By, Change, Row, Store, StoreError, Write, Written};
 use bytes::Bytes;
+use meerkat_watchcache::store::{By, Change, Row, Store, StoreError, Write, Written};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;

@@ -7,9 +7,9 @@
 //!
 //! One step is done at a time. What it changes comes back as a change, and names the next.
 
-use crate::cacher::entry::Entry;
-use crate::object::check::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use crate::write_options::Propagation;
+use meerkat_kubernetes::object::check::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use meerkat_watchcache::cacher::entry::Entry;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};

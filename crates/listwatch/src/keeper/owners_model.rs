@@ -323,7 +323,7 @@ fn what_happened_unseen_is_found_out() {
 
 #[test]
 fn an_object_is_read_from_its_metadata() {
-    let shape = crate::cacher::entry::Shape::new("v1", "Pod", true, &[]);
+    let shape = meerkat_watchcache::cacher::entry::Shape::new("v1", "Pod", true, &[]);
     let json = serde_json::json!({ "metadata": {
         "uid": "u", "deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["a/b", "foregroundDeletion"],
         "ownerReferences": [

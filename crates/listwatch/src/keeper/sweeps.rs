@@ -4,8 +4,8 @@
 //! go looks into it once more; a keeper that comes after finds the note, and does the same. Nobody looks into
 //! a namespace that was never let go: what somebody else put there is not ours to take away.
 
-use crate::store::{By, Change, Span, Store, StoreError, Write, Written};
 use bytes::Bytes;
+use meerkat_watchcache::store::{By, Change, Span, Store, StoreError, Write, Written};
 use std::sync::Arc;
 
 /// Outside of the kinds' keys.
@@ -51,7 +51,7 @@ pub async fn noted(store: &dyn Store) -> Result<Vec<Arc<str>>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory_store::MemoryStore;
+    use meerkat_watchcache::memory_store::MemoryStore;
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]

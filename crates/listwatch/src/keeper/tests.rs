@@ -1,15 +1,15 @@
 //! Keepers at work on a store in memory.
 
 use super::*;
-use crate::cacher::filter::{Filter, Scope};
-use crate::crd;
-use crate::feed::Feeds;
-use crate::list_plan::ReadAt;
-use crate::memory_store::MemoryStore;
-use crate::registry::Kind;
 use crate::storage::{Part, Patch, Place, Writer};
 use crate::write_options::{DeleteOptions, Propagation, WriteOptions};
 use crate::write_rules::Endpoint;
+use meerkat_kubernetes::crd;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_watchcache::cacher::filter::{Filter, Scope};
+use meerkat_watchcache::feed::Feeds;
+use meerkat_watchcache::list_plan::ReadAt;
+use meerkat_watchcache::memory_store::MemoryStore;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -85,7 +85,7 @@ impl Door {
 
     async fn unfinalize(&self, plural: &str, namespace: &str, name: &str) {
         let body = json!({ "metadata": { "finalizers": null } });
-        let form = crate::negotiation::PatchForm::Merge;
+        let form = meerkat_kubernetes::negotiation::PatchForm::Merge;
         let patch = Patch::Of { form, body, options: WriteOptions::default() };
         let place = Place { kind: &self.kind(plural), namespace, name, writer: Writer::Door };
         self.storage.patch(place, Part::Of(Endpoint::Whole), &patch, "test").await.expect("a good patch");
@@ -105,10 +105,19 @@ impl Door {
 
 /// `crontabs.stable.example.com`
 fn definition() -> Value {
-    let mut object = crd::tests::example();
     let schema = json!({ "openAPIV3Schema": { "type": "object" } });
-    object["spec"]["versions"] = json!([{ "name": "v1", "served": true, "storage": true, "schema": schema }]);
-    object
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "crontabs.stable.example.com" },
+        "spec": {
+            "group": "stable.example.com", "scope": "Namespaced",
+            "names": {
+                "plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabList",
+                "shortNames": ["ct"],
+            },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }],
+        },
+    })
 }
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -375,7 +384,7 @@ async fn the_objects_of_a_definition_that_is_not_served_any_more_leave_the_store
     door.create("crontabs", "n", json!({ "metadata": { "name": "a" } })).await;
     let name = "crontabs.stable.example.com";
     let unserved = json!([{ "op": "replace", "path": "/spec/versions/0/served", "value": false }]);
-    let form = crate::negotiation::PatchForm::Json;
+    let form = meerkat_kubernetes::negotiation::PatchForm::Json;
     let patch = Patch::Of { form, body: unserved, options: WriteOptions::default() };
     let place =
         Place { kind: &door.kind("customresourcedefinitions"), namespace: "", name, writer: Writer::Door };
@@ -465,7 +474,7 @@ async fn a_store_that_was_away_is_kept_again() {
 async fn what_came_into_a_namespace_too_late_is_swept() {
     let door = Door::opened(&MemoryStore::new()).await;
     door.map("a", json!([]), &[]).await;
-    let now = crate::timestamp::Timestamp { seconds: 0, nanos: 0 };
+    let now = meerkat_kubernetes::timestamp::Timestamp { seconds: 0, nanos: 0 };
     let sweep = async || {
         let swept = namespaces::empty(&door.storage, "n", 1_000, QUICK, now, &door.tally).await;
         assert_eq!(swept, Ok(queue::Outcome::Done));

@@ -10,9 +10,9 @@ use super::owners::{Leaving, Owners, Uid};
 use super::queue::{Outcome, Queue};
 use super::tally::{Deed, Tally};
 use super::{Clock, Times, definitions, namespaces, sweeps};
-use crate::status::Refusal;
 use crate::storage::Storage;
-use crate::timestamp::Timestamp;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_kubernetes::timestamp::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -328,9 +328,9 @@ fn wall() -> Timestamp {
 mod tests {
     use super::super::owners::Followed;
     use super::*;
-    use crate::feed::Feeds;
-    use crate::memory_store::MemoryStore;
-    use crate::store::Store;
+    use meerkat_watchcache::feed::Feeds;
+    use meerkat_watchcache::memory_store::MemoryStore;
+    use meerkat_watchcache::store::Store;
     use std::collections::HashSet;
 
     #[tokio::test(start_paused = true)]

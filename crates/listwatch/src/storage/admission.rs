@@ -1,12 +1,12 @@
 //! Whether something new may come to be where it is to be, and which namespaces always are.
 
 use super::{Place, Storage, Writer};
-use crate::cacher::entry::Entry;
-use crate::list_plan::ReadAt;
-use crate::object::Object;
-use crate::registry::{Kind, Registry};
-use crate::status::{Cause, GroupResource, Reason, Refusal};
 use crate::write_options::WriteOptions;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::registry::{Kind, Registry};
+use meerkat_kubernetes::status::{Cause, GroupResource, Reason, Refusal};
+use meerkat_watchcache::cacher::entry::Entry;
+use meerkat_watchcache::list_plan::ReadAt;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -4,14 +4,14 @@
 
 use super::swap::Swapped;
 use super::{Place, Storage, Writer};
-use crate::cacher::entry::Entry;
-use crate::cacher::filter::Filter;
-use crate::cacher::store::Listed;
-use crate::list_plan::{ListPlan, ReadAt};
-use crate::registry::Kind;
-use crate::status::{Reason, Refusal};
 use crate::write_options::DeleteOptions;
 use futures::{StreamExt, TryStreamExt};
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::{Reason, Refusal};
+use meerkat_watchcache::cacher::entry::Entry;
+use meerkat_watchcache::cacher::filter::Filter;
+use meerkat_watchcache::cacher::store::Listed;
+use meerkat_watchcache::list_plan::{ListPlan, ReadAt};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use super::swap::Committed;
 use super::{Answer, Place, Storage};
-use crate::key;
-use crate::object::Object;
-use crate::status::Refusal;
 use crate::write_options::WriteOptions;
 use crate::write_rules::{self, Birth, GENERATED_NAME_ATTEMPTS};
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::key;
 use serde_json::Value;
 
 /// What a new object is given, by chance.

@@ -1,12 +1,12 @@
 //! What a CustomResourceDefinition has beyond other objects: its own rules, its schemas, and a status that
 //! is decided with every write of it, so that a good one is served from its first revision on.
 
-use crate::crd::{self, CLEANUP_FINALIZER, Definition, Version};
-use crate::object::Object;
-use crate::registry::{Kind, Registry};
-use crate::schema::{RuleFaults, Schema};
-use crate::status::{Cause, Refusal};
-use crate::timestamp::Timestamp;
+use meerkat_kubernetes::crd::{self, CLEANUP_FINALIZER, Definition, Version};
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::registry::{Kind, Registry};
+use meerkat_kubernetes::schema::{RuleFaults, Schema};
+use meerkat_kubernetes::status::{Cause, Refusal};
+use meerkat_kubernetes::timestamp::Timestamp;
 use serde_json::Value;
 
 pub(super) fn is_definition(kind: &Kind) -> bool {

@@ -3,10 +3,10 @@
 use super::swap::{Absent, Decided, Swapped, Was};
 use super::update::present;
 use super::{Answer, Place, Storage, admission};
-use crate::object::Object;
-use crate::registry::Kind;
-use crate::status::{self, Refusal};
 use crate::write_options::DeleteOptions;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::{self, Refusal};
 
 impl Storage {
     /// The object that goes, or a Status, as the kind has it.

@@ -3,10 +3,10 @@
 //! A lease is used for up to a thousand keys and for a twentieth of the time to live, a minute at most, and
 //! is granted for that much longer, so that none goes before its time.
 
-use crate::registry::Kind;
-use crate::store::{Store, StoreError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use meerkat_kubernetes::registry::Kind;
+use meerkat_watchcache::store::{Store, StoreError};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ impl EventLeases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory_store::MemoryStore;
+    use meerkat_watchcache::memory_store::MemoryStore;
     use std::collections::BTreeSet;
 
     async fn take(leases: &EventLeases, count: usize) -> BTreeSet<i64> {

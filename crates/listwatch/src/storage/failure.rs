@@ -1,7 +1,7 @@
 //! What a client is told when the store fails.
 
-use crate::status::{Reason, Refusal};
-use crate::store::StoreError;
+use meerkat_kubernetes::status::{Reason, Refusal};
+use meerkat_watchcache::store::StoreError;
 
 /// Of a write, or of a read of what is now.
 pub(super) fn refusal(error: StoreError) -> Refusal {

@@ -5,18 +5,18 @@
 
 use super::failure;
 use super::read::{Asked, Unlisted};
-use crate::cacher::entry::Entry;
-use crate::cacher::filter::Filter;
-use crate::crd::{self, Definition};
-use crate::feed::{Feed, Feeds, Unserved};
-use crate::keep_running::keep_running;
-use crate::list_plan::ReadAt;
-use crate::registry::{Kind, Registry};
-use crate::schema::{Schema, StoredDefaults, cel};
-use crate::status::Refusal;
-use crate::store::Store;
-use crate::watch_plan::{ChangesAfter, LIFETIME_MAX, WatchBegin, WatchPlan};
 use arc_swap::ArcSwap;
+use meerkat_kubernetes::crd::{self, Definition};
+use meerkat_kubernetes::registry::{Kind, Registry};
+use meerkat_kubernetes::schema::{Schema, StoredDefaults, cel};
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::cacher::entry::Entry;
+use meerkat_watchcache::cacher::filter::Filter;
+use meerkat_watchcache::feed::{Feed, Feeds, Unserved};
+use meerkat_watchcache::keep_running::keep_running;
+use meerkat_watchcache::list_plan::ReadAt;
+use meerkat_watchcache::store::Store;
+use meerkat_watchcache::watch_plan::{ChangesAfter, LIFETIME_MAX, WatchBegin, WatchPlan};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -267,7 +267,8 @@ impl ChangeOfKinds {
 }
 
 fn kinds_of(entry: &Entry) -> Vec<Kind> {
-    let parsed = crate::object::parse(entry.json()).and_then(|object| Definition::parse(&object));
+    let parsed =
+        meerkat_kubernetes::object::parse(entry.json()).and_then(|object| Definition::parse(&object));
     match parsed {
         Ok(definition) => definition.kinds(),
         Err(refusal) => {
@@ -295,7 +296,7 @@ fn looks(kinds: &[Kind]) -> BTreeMap<String, Look> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cacher::entry::Shape;
+    use meerkat_watchcache::cacher::entry::Shape;
     use serde_json::json;
 
     fn definition(revision: u64, edit: impl FnOnce(&mut Value)) -> Entry {

@@ -4,9 +4,9 @@
 //! write; if they are others by then, it does nothing, and whoever asks is judged anew.
 
 use super::Storage;
-use crate::status::Refusal;
-use crate::store::{By, Pass, StoreError, Write, Written};
 use futures::future::BoxFuture;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::store::{By, Pass, StoreError, Write, Written};
 
 /// How often somebody is let in anew for one write, because users or roles changed before it was done.
 const ADMISSIONS_MAX: usize = 5;
@@ -60,11 +60,11 @@ impl Storage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feed::Feeds;
-    use crate::memory_store::MemoryStore;
-    use crate::status::Reason;
-    use crate::store::Change;
     use futures::FutureExt;
+    use meerkat_kubernetes::status::Reason;
+    use meerkat_watchcache::feed::Feeds;
+    use meerkat_watchcache::memory_store::MemoryStore;
+    use meerkat_watchcache::store::Change;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -90,7 +90,7 @@ mod tests {
     async fn check(rules: u64, last: u64) -> (Result<Result<Written, StoreError>, u16>, u64) {
         let store = MemoryStore::new();
         store.set_rules(rules);
-        let shared: Arc<dyn crate::store::Store> = Arc::new(store.clone());
+        let shared: Arc<dyn meerkat_watchcache::store::Store> = Arc::new(store.clone());
         let storage = Storage::new(shared.clone(), Feeds::new(shared));
         let leave = Judged { now: AtomicU64::new(1), last };
         let change = Change::Put { value: "v".into(), lease: 0 };

@@ -40,19 +40,18 @@ mod swap;
 mod tests;
 mod update;
 
-pub use collection::Collected;
 pub(crate) use event_lease::expires;
 pub use kinds::Kinds;
 pub use leave::{Leave, Writer};
 
-use crate::feed::Feeds;
-use crate::negotiation::PatchForm;
-use crate::registry::Kind;
-use crate::store::Store;
-use crate::timestamp::Timestamp;
 use crate::write_options::{ApplyOptions, WriteOptions};
 use crate::write_rules::Endpoint;
 use event_lease::EventLeases;
+use meerkat_kubernetes::negotiation::PatchForm;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::timestamp::Timestamp;
+use meerkat_watchcache::feed::Feeds;
+use meerkat_watchcache::store::Store;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -5,15 +5,15 @@ use super::rules::{Rules, subresource};
 use super::swap::{Absent, Decided};
 use super::update::{SCALE, answer, checked, create_named, present, scale_answer};
 use super::{Answer, Part, Patch, Place, Storage};
-use crate::negotiation::PatchForm;
-use crate::object::Object;
-use crate::object::check::shown;
-use crate::patch as language;
-use crate::published::typed::refusal_prefix;
-use crate::registry::ScalePaths;
-use crate::status::{Cause, Refusal};
 use crate::write_options::{ApplyOptions, WriteOptions};
 use crate::write_rules::Endpoint;
+use meerkat_kubernetes::negotiation::PatchForm;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::object::check::shown;
+use meerkat_kubernetes::patch as language;
+use meerkat_kubernetes::published::typed::refusal_prefix;
+use meerkat_kubernetes::registry::ScalePaths;
+use meerkat_kubernetes::status::{Cause, Refusal};
 use serde_json::Value;
 
 impl Storage {

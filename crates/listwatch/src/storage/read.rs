@@ -4,20 +4,20 @@
 //! next page. Only how many remain is not told, for nobody has counted them.
 
 use super::{Place, Storage, failure};
-use crate::cacher::entry::{Entry, Shape};
-use crate::cacher::filter::Filter;
-use crate::cacher::ready::{self, Detour};
-use crate::cacher::store::Listed;
-use crate::feed::Unserved;
-use crate::key;
-use crate::list_plan::{ListPlan, ReadAt};
-use crate::object::Object;
-use crate::registry::Kind;
-use crate::status::Refusal;
-use crate::store::{Row, Span, Store, StoreError};
-use crate::stored_form;
 use bytes::Bytes;
 use futures::FutureExt;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_kubernetes::stored_form;
+use meerkat_watchcache::cacher::entry::{Entry, Shape};
+use meerkat_watchcache::cacher::filter::Filter;
+use meerkat_watchcache::cacher::ready::{self, Detour};
+use meerkat_watchcache::cacher::store::Listed;
+use meerkat_watchcache::feed::Unserved;
+use meerkat_watchcache::key;
+use meerkat_watchcache::list_plan::{ListPlan, ReadAt};
+use meerkat_watchcache::store::{Row, Span, Store, StoreError};
 use serde_json::Value;
 use std::num::NonZeroUsize;
 

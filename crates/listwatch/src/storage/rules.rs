@@ -5,17 +5,17 @@
 
 use super::definition::{self, is_definition};
 use super::secret;
-use crate::crd;
-use crate::object::Object;
-use crate::patch::apply::{self, Writer};
-use crate::patch::typed::Place;
-use crate::published::{defaults, meaning, typed};
-use crate::registry::{Kind, Registry};
-use crate::schema::{FieldValidation, Schema, cel};
-use crate::status::Refusal;
-use crate::timestamp::Timestamp;
 use crate::write_options::DeleteOptions;
 use crate::write_rules::{self, Birth, Decision, Endpoint, KeptMetadata, Write, kept_metadata, stored_bytes};
+use meerkat_kubernetes::crd;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::patch::apply::{self, Writer};
+use meerkat_kubernetes::patch::typed::Place;
+use meerkat_kubernetes::published::{defaults, meaning, typed};
+use meerkat_kubernetes::registry::{Kind, Registry};
+use meerkat_kubernetes::schema::{FieldValidation, Schema, cel};
+use meerkat_kubernetes::status::Refusal;
+use meerkat_kubernetes::timestamp::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! What a client says of a Secret in plain text, as it is kept: in Base64, beside the rest.
 
-use crate::excerpt::excerpt;
-use crate::object::Object;
-use crate::status::Refusal;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use meerkat_kubernetes::excerpt::excerpt;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::status::Refusal;
 use serde_json::{Map, Value};
 
 const PLAIN: &str = "stringData";

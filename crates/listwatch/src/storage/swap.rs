@@ -3,12 +3,12 @@
 use super::read::object;
 use super::rules::Rules;
 use super::{Place, Storage, definition, event_lease, failure, now};
-use crate::key;
-use crate::object::Object;
-use crate::status::Refusal;
-use crate::store::{self, By, Change, StoreError, Written};
 use crate::write_rules::{CHANGED_MEANWHILE, Decision, Write, stored_bytes};
 use bytes::Bytes;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_watchcache::key;
+use meerkat_watchcache::store::{self, By, Change, StoreError, Written};
 use std::time::Duration;
 
 /// How often a write is decided before its client is told of a conflict.

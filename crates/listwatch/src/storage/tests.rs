@@ -1,17 +1,17 @@
 //! The storage over a store in memory.
 
 use super::{Answer, Part, Patch, Place, Storage, Writer};
-use crate::cacher::filter::{Filter, Scope, Term, Test};
-use crate::cacher::store::Listed;
-use crate::feed::Feeds;
-use crate::list_plan::{ListPlan, ReadAt};
-use crate::memory_store::MemoryStore;
-use crate::negotiation::PatchForm;
-use crate::registry::Kind;
-use crate::schema::FieldValidation;
-use crate::status::{Reason, Refusal};
 use crate::write_options::{ApplyOptions, DeleteOptions, Preconditions, WriteOptions};
 use crate::write_rules::Endpoint;
+use meerkat_kubernetes::negotiation::PatchForm;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::schema::FieldValidation;
+use meerkat_kubernetes::status::{Reason, Refusal};
+use meerkat_watchcache::cacher::filter::{Filter, Scope, Term, Test};
+use meerkat_watchcache::cacher::store::Listed;
+use meerkat_watchcache::feed::Feeds;
+use meerkat_watchcache::list_plan::{ListPlan, ReadAt};
+use meerkat_watchcache::memory_store::MemoryStore;
 use serde_json::{Value, json};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Bench {
     /// With a namespace `n`.
     async fn new() -> Bench {
         let store = MemoryStore::new();
-        let shared: Arc<dyn crate::store::Store> = Arc::new(store.clone());
+        let shared: Arc<dyn meerkat_watchcache::store::Store> = Arc::new(store.clone());
         let bench = Bench { storage: Storage::new(shared.clone(), Feeds::new(shared)), store };
         let namespace = json!({ "metadata": { "name": "n" } });
         bench.create("namespaces", "", namespace).await.expect("a namespace");

@@ -4,11 +4,11 @@ use super::create::Chance;
 use super::rules::{Rules, subresource};
 use super::swap::{Absent, Decided, Swapped, Was};
 use super::{Answer, Part, Place, Storage};
-use crate::object::Object;
-use crate::registry::{Kind, ScalePaths};
-use crate::status::Refusal;
 use crate::write_options::WriteOptions;
 use crate::write_rules::{Birth, Decision, Endpoint};
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::registry::{Kind, ScalePaths};
+use meerkat_kubernetes::status::Refusal;
 use serde_json::Value;
 
 pub(super) const SCALE: &str = "scale";

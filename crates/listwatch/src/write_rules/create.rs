@@ -1,13 +1,13 @@
 //! The rules of a create.
 
 use super::{Decision, Write, invalid, is_phased, settle_namespace, settle_type, stored_bytes};
-use crate::excerpt::head;
-use crate::object::Object;
-use crate::object::check;
-use crate::registry::Kind;
-use crate::status::{GroupResource, Refusal};
-use crate::timestamp::Timestamp;
-use crate::values;
+use meerkat_kubernetes::excerpt::head;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::object::check;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::{GroupResource, Refusal};
+use meerkat_kubernetes::timestamp::Timestamp;
+use meerkat_kubernetes::values;
 use serde_json::{Value, json};
 
 /// How often a generated name that is taken is made anew.
@@ -131,7 +131,7 @@ pub fn generated_name_taken(what: &GroupResource, name: &str) -> Refusal {
 mod tests {
     use super::super::fixtures::{namespace, object, read, widget};
     use super::*;
-    use crate::registry::{Registry, Scope};
+    use meerkat_kubernetes::registry::{Registry, Scope};
 
     const BIRTH: Birth<'static> =
         Birth { uid: "u-1", now: Timestamp { seconds: 0, nanos: 999 }, name_suffix: "x2b4z" };

@@ -1,12 +1,12 @@
 //! The rules of a delete: an object goes at once, or is marked and goes when its finalizers are done.
 
 use super::{Decision, Write, is_final, is_phased, stored_bytes};
-use crate::object::Object;
-use crate::object::check::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use crate::registry::Kind;
-use crate::status::Refusal;
-use crate::timestamp::Timestamp;
 use crate::write_options::{DeleteOptions, Preconditions, Propagation};
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::object::check::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::Refusal;
+use meerkat_kubernetes::timestamp::Timestamp;
 use serde_json::{Value, json};
 
 /// `stored` carries the resourceVersion of the key it was read from. An object that is marked is answered

@@ -1,10 +1,10 @@
 //! What of an object cannot change any more: the contents of a ConfigMap or Secret that says so of itself, and
 //! the type of every Secret. Its metadata can change, and it can be deleted.
 
-use crate::object::Object;
-use crate::published::meaning;
-use crate::registry::Kind;
-use crate::status::Cause;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::published::meaning;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::Cause;
 use serde_json::{Value, json};
 
 const SET: &str = "field is immutable when `immutable` is set";
@@ -68,7 +68,7 @@ fn secret_type(secret: &Object) -> Value {
 mod tests {
     use super::super::fixtures::object;
     use super::*;
-    use crate::registry::Registry;
+    use meerkat_kubernetes::registry::Registry;
 
     fn kind(plural: &str) -> Kind {
         let registry = Registry::built_in();

@@ -22,10 +22,10 @@ pub use delete::before_delete;
 pub use status_part::{KeptMetadata, kept_metadata};
 pub use update::{Endpoint, before_update};
 
-use crate::object::Object;
-use crate::registry::Kind;
-use crate::status::{Cause, Refusal};
-use crate::stored_form;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::{Cause, Refusal};
+use meerkat_kubernetes::stored_form;
 
 /// What is to be done to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,19 +117,37 @@ fn is_final(object: &Object, kind: &Kind) -> bool {
 #[cfg(test)]
 mod fixtures {
     use super::*;
-    use crate::crd;
-    use crate::registry::Registry;
+    use meerkat_kubernetes::crd;
+    use meerkat_kubernetes::registry::Registry;
+    use meerkat_kubernetes::timestamp::Timestamp;
     use serde_json::{Value, json};
 
     /// As of a CRD.
     pub fn widget() -> Kind {
-        let mut object = crd::tests::example();
-        object["metadata"]["name"] = json!("widgets.example.com");
-        object["spec"]["group"] = json!("example.com");
-        object["spec"]["names"] =
-            json!({ "plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList" });
-        let definition = crd::Definition::parse(&crd::tests::established(object)).expect("good");
-        definition.kinds().pop().expect("one version")
+        let mut object = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": crd::KIND,
+            "metadata": { "name": "widgets.example.com" },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {
+                    "plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList",
+                },
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": { "type": "object", "properties": {
+                        "spec": { "type": "object", "properties": {
+                            "cronSpec": { "type": "string" }, "replicas": { "type": "integer" },
+                        } },
+                    } } },
+                    "subresources": { "status": {}, "scale": {
+                        "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+                    } },
+                }],
+            },
+        });
+        let now = Timestamp::parse("2024-01-31T12:00:00Z").expect("a time");
+        object["status"] = crd::status::next(&object, &Registry::built_in(), now).expect("a definition");
+        crd::Definition::parse(&object).expect("good").kinds().pop().expect("one version")
     }
 
     pub fn namespace() -> Kind {

@@ -4,9 +4,9 @@
 //! keep their labels and pods their owners, as in Kubernetes. Custom kinds, definitions and volume attachments
 //! keep all of their metadata. Who manages which field is told by every way.
 
-use crate::crd;
-use crate::object::Object;
-use crate::registry::Kind;
+use meerkat_kubernetes::crd;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::registry::Kind;
 
 /// The metadata that a write of the status leaves as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) fn only_status(stored: &Object, object: &Object, kind: &Kind) -> Obje
 mod tests {
     use super::super::fixtures::{object, widget};
     use super::*;
-    use crate::registry::Registry;
+    use meerkat_kubernetes::registry::Registry;
     use serde_json::{Value, json};
 
     fn built_in(group: &str, plural: &str) -> Kind {

@@ -4,11 +4,11 @@ use super::{
     CHANGED_MEANWHILE, Decision, Write, immutable, invalid, is_final, is_phased, settle_namespace,
     settle_type, status_part, stored_bytes,
 };
-use crate::object::Object;
-use crate::object::check;
-use crate::registry::Kind;
-use crate::status::{Cause, Refusal};
-use crate::values;
+use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::object::check;
+use meerkat_kubernetes::registry::Kind;
+use meerkat_kubernetes::status::{Cause, Refusal};
+use meerkat_kubernetes::values;
 use serde_json::{Value, json};
 
 /// Which part of an object a request writes.

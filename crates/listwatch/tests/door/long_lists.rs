@@ -3,7 +3,7 @@
 use crate::rig::{MAPS, Rig};
 use http_body_util::BodyExt;
 use meerkat_listwatch::door::DoorConfig;
-use meerkat_listwatch::memory_store::MemoryStore;
+use meerkat_watchcache::memory_store::MemoryStore;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

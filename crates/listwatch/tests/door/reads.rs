@@ -2,7 +2,7 @@
 
 use crate::rig::{MAPS, PATIENCE, Rig, version};
 use meerkat_listwatch::door::DoorConfig;
-use meerkat_listwatch::memory_store::MemoryStore;
+use meerkat_watchcache::memory_store::MemoryStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,9 +116,9 @@ async fn pages_are_of_one_version_while_others_write() {
     // The version of the pages is lost.
     let token = list["metadata"]["continue"].as_str().expect("a token").to_owned();
     rig.store.compact(rig.store.revision());
-    let at_one = meerkat_listwatch::continue_token::ContinueToken::after(
+    let at_one = meerkat_watchcache::continue_token::ContinueToken::after(
         "m00009",
-        meerkat_listwatch::continue_token::ContinueAt::Exact(1),
+        meerkat_watchcache::continue_token::ContinueAt::Exact(1),
     );
     let reply = rig.get(&format!("{MAPS}?limit=10&continue={}", at_one.encode())).await;
     assert_eq!(reply.code, 410, "{}", reply.text());

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use meerkat_listwatch::door::{DoorConfig, serve};
-use meerkat_listwatch::memory_store::MemoryStore;
+use meerkat_watchcache::memory_store::MemoryStore;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;

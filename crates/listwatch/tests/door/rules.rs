@@ -2,11 +2,11 @@
 
 use super::rig::{MAPS, Rig, config_map};
 use futures::future::BoxFuture;
+use meerkat_kubernetes::status::{Reason, Refusal};
 use meerkat_listwatch::door::authn::{Authenticator, Credentials, User};
 use meerkat_listwatch::door::authz::{Act, Authorizer, Rule, Verdict};
 use meerkat_listwatch::door::{Access, DoorConfig};
-use meerkat_listwatch::memory_store::MemoryStore;
-use meerkat_listwatch::status::{Reason, Refusal};
+use meerkat_watchcache::memory_store::MemoryStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

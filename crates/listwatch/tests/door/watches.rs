@@ -2,7 +2,7 @@
 
 use crate::rig::{MAPS, PATIENCE, Rig, config_map, version};
 use meerkat_listwatch::door::DoorConfig;
-use meerkat_listwatch::memory_store::MemoryStore;
+use meerkat_watchcache::memory_store::MemoryStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

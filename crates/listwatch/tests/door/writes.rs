@@ -291,11 +291,11 @@ async fn bodies_of_all_forms() {
     let made = rig.ask("POST", MAPS, &[("content-type", "application/yaml")], yaml).await;
     assert_eq!((made.code, &made.json()["data"]["a"]), (201, &json!("b")));
     let binary =
-        meerkat_listwatch::protobuf::encode(&config_map("p", json!({ "x": "y" }))).expect("protobuf");
+        meerkat_kubernetes::protobuf::encode(&config_map("p", json!({ "x": "y" }))).expect("protobuf");
     let form = [("content-type", "application/vnd.kubernetes.protobuf")];
     let made = rig.ask("POST", MAPS, &form, binary).await;
     assert_eq!((made.code, &made.json()["metadata"]["labels"]["x"]), (201, &json!("y")));
-    let options = meerkat_listwatch::protobuf::encode(
+    let options = meerkat_kubernetes::protobuf::encode(
         &json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"] }),
     );
     let dry = rig.ask("DELETE", &format!("{MAPS}/p"), &form, options.expect("protobuf")).await;

@@ -6,13 +6,13 @@
 //! administrators. While the store asks nobody who they are, neither does the door.
 
 use futures::future::BoxFuture;
+use meerkat_kubernetes::registry::Registry;
+use meerkat_kubernetes::status::{Reason, Refusal};
 use meerkat_listwatch::door::Access;
 use meerkat_listwatch::door::authn::{Authenticator, Credentials, User};
 use meerkat_listwatch::door::authz::{Act, Authorizer, Rule, Verdict};
-use meerkat_listwatch::key::{self, ROOT};
-use meerkat_listwatch::registry::Registry;
-use meerkat_listwatch::status::{Reason, Refusal};
 use meerkat_server::local_store::{LocalAccess, LocalKeys, LocalRules};
+use meerkat_watchcache::key::{self, ROOT};
 use std::sync::Arc;
 
 pub fn access(store: LocalAccess) -> Access {

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use meerkat_listwatch::store::{
-    Awaited, Batch, By, Change, Page, Pass, Row, RowChange, Span, Store, StoreError, Write, Written,
-};
 use meerkat_server::LocalStore;
 use meerkat_server::local_store::{
     LocalAsker, LocalBatch, LocalChange, LocalError, LocalRow, LocalWrite, LocalWritten,
+};
+use meerkat_watchcache::store::{
+    Awaited, Batch, By, Change, Page, Pass, Row, RowChange, Span, Store, StoreError, Write, Written,
 };
 
 /// A member's own store, as the door wants it.

@@ -8,7 +8,7 @@
 //! What cannot be noticed: a restored cluster with the same number that was already past the newest
 //! revision that was seen when it was first heard of. That is why whoever restores raises the revision.
 
-use meerkat_listwatch::store::{History, StoreError};
+use meerkat_watchcache::store::{History, StoreError};
 use tokio::sync::watch;
 
 /// What has been seen of the cluster, by all who ask it.

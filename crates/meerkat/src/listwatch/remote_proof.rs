@@ -7,7 +7,7 @@
 use super::remote_store::{read_failure, signed, unsigned};
 use bytes::Bytes;
 use meerkat_client::{Client, Keys};
-use meerkat_listwatch::store::StoreError;
+use meerkat_watchcache::store::StoreError;
 
 /// What a prefix held at a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use meerkat_client::{Client, Compare, Error, EtcdError, Fate, GetResponse, Keys, LeaseId, Op, Revision};
-use meerkat_listwatch::store::{
+use meerkat_watchcache::store::{
     Awaited, Batch, Change, History, Page, Row, Span, Store, StoreError, Write, Written,
 };
 use std::sync::Arc;

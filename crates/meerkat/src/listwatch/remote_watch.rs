@@ -19,7 +19,7 @@ use meerkat_client::{
     Changes, Client, Event, EventKind, KeyValue, Keys, LeaseId, Revision, Watch, WatchError, WatchPhase,
     WatchStatus,
 };
-use meerkat_listwatch::store::{Awaited, Batch, Row, RowChange, StoreError};
+use meerkat_watchcache::store::{Awaited, Batch, Row, RowChange, StoreError};
 use std::time::Duration;
 use tokio::sync::watch as channel;
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, bytes};
 use meerkat_client::Revision;
-use meerkat_listwatch::store::{Span, StoreError};
+use meerkat_watchcache::store::{Span, StoreError};
 
 pub async fn what_is_compacted_is_neither_read_nor_watched(stage: &Stage) {
     let first = stage.done("compacted/a", 0, "1").await;

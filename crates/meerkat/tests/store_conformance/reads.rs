@@ -1,7 +1,7 @@
 //! Rows of a prefix, in pages, now and in the past.
 
 use crate::stage::{Stage, bytes, row};
-use meerkat_listwatch::store::{Page, Row, Span, StoreError};
+use meerkat_watchcache::store::{Page, Row, Span, StoreError};
 
 fn span(from: &str, limit: usize) -> Span {
     Span { prefix: bytes("page/"), from: bytes(from), limit }

@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, bytes, revision, row};
 use meerkat_client::Op;
-use meerkat_listwatch::store::{Batch, By, Change, Row, RowChange, Write};
+use meerkat_watchcache::store::{Batch, By, Change, Row, RowChange, Write};
 use std::time::{Duration, Instant};
 
 /// Far above what it takes, far below the second that a client asks by itself after.

@@ -1,7 +1,7 @@
 //! One conditional write of one key.
 
 use crate::stage::{PATIENCE, Stage, bytes, revision, row};
-use meerkat_listwatch::store::{By, Change, StoreError, Write, Written};
+use meerkat_watchcache::store::{By, Change, StoreError, Write, Written};
 use std::time::Duration;
 
 pub async fn revisions_are_dense_and_now_covers_them(stage: &Stage) {

@@ -166,7 +166,7 @@ async fn a_minimal_object_has_what_is_described_and_shown() {
 async fn as_it_was(bench: &Bench, plural: &str, name: &str, change: impl FnOnce(&mut Value)) {
     let mut stored = bench.get(plural, "n", name).await.expect("there");
     change(&mut stored);
-    let key = crate::key::object(&bench.kind(plural), "n", name).expect("a key");
+    let key = meerkat_watchcache::key::object(&bench.kind(plural), "n", name).expect("a key");
     bench.store.put(&key, stored.to_string());
 }
 

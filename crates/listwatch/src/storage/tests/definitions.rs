@@ -1,7 +1,7 @@
 //! Definitions, and the custom objects that they let in.
 
 use super::*;
-use crate::crd::CLEANUP_FINALIZER;
+use meerkat_kubernetes::crd::CLEANUP_FINALIZER;
 
 fn definition() -> Value {
     json!({
@@ -129,7 +129,7 @@ async fn a_definition_that_goes_takes_nothing_new() {
 #[tokio::test(start_paused = true)]
 async fn definitions_of_other_doors_are_served_to_who_asks() {
     let bench = Bench::new().await;
-    let shared: Arc<dyn crate::store::Store> = Arc::new(bench.store.clone());
+    let shared: Arc<dyn meerkat_watchcache::store::Store> = Arc::new(bench.store.clone());
     let other =
         Bench { storage: Storage::new(shared.clone(), Feeds::new(shared)), store: bench.store.clone() };
     other.storage.kinds().fresh().await.expect("fresh");
@@ -200,10 +200,14 @@ async fn objects_from_before_a_default_are_read_with_it() {
     bench.settle("widgets").await;
     let mut watcher = {
         let kind = bench.kind("widgets");
-        let begin = crate::watch_plan::WatchBegin::Changes(crate::watch_plan::ChangesAfter::Cached);
-        let plan = crate::watch_plan::WatchPlan { begin, bookmarks: false };
+        let begin = meerkat_watchcache::watch_plan::WatchBegin::Changes(
+            meerkat_watchcache::watch_plan::ChangesAfter::Cached,
+        );
+        let plan = meerkat_watchcache::watch_plan::WatchPlan { begin, bookmarks: false };
         let feed = bench.storage.feeds().of(&kind).expect("a feed");
-        feed.watch(&plan, Filter::default(), crate::watch_plan::LIFETIME_MAX).await.expect("a watch")
+        feed.watch(&plan, Filter::default(), meerkat_watchcache::watch_plan::LIFETIME_MAX)
+            .await
+            .expect("a watch")
     };
     redefine(&bench, |versions| {
         let spec = &mut versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];

@@ -1,7 +1,7 @@
 //! Lists: whole and in pages, from the cache and from the store.
 
 use super::*;
-use crate::continue_token::ContinueToken;
+use meerkat_watchcache::continue_token::ContinueToken;
 
 fn plan(at: ReadAt, limit: u64, resume: Option<ContinueToken>) -> ListPlan {
     ListPlan { at, resume, limit: NonZeroU64::new(limit) }

@@ -82,7 +82,7 @@ async fn pod_that_becomes_ready_while_it_is_evicted_is_judged_again() {
     let kind = bench.kind("pods");
     let place = Place { kind: &kind, namespace: "n", name: "p", writer: Writer::Door };
     let evict = async |seen: &Value, options: DeleteOptions| {
-        let seen = crate::object::Object::decode(seen.clone()).expect("a pod").0;
+        let seen = meerkat_kubernetes::object::Object::decode(seen.clone()).expect("a pod").0;
         bench.storage.evict_as_read(place, &seen, &options).await
     };
     let again = evict(&pending, DeleteOptions::default()).await.expect("it may be otherwise by now");

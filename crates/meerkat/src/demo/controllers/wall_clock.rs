@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use meerkat_listwatch::timestamp::Timestamp;
+use meerkat_kubernetes::timestamp::Timestamp;
 
 /// To the second.
 pub fn seconds() -> String {
