@@ -1,5 +1,6 @@
 //! What the door counts, in the text that Prometheus reads.
 
+use crate::keeper::{Deed, Tally};
 use meerkat_watchcache::feed::FeedCounters;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -117,6 +118,16 @@ const OF_FEEDS: [Told; 15] = [
         feed.tally.mismatches as f64
     }),
 ];
+
+pub fn of_keeper(tally: &Tally) -> String {
+    let mut out = String::new();
+    for deed in Deed::ALL {
+        let (name, help) = deed.metric();
+        about(&mut out, name, "counter", help);
+        line(&mut out, name, "", tally.of(deed) as f64);
+    }
+    out
+}
 
 pub fn of_feeds(feeds: &[FeedCounters]) -> String {
     let mut out = String::new();

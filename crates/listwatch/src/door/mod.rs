@@ -46,7 +46,7 @@ mod write;
 
 pub use connection::prepare_tcp;
 
-use crate::keeper;
+use crate::keeper::{self, Tally};
 use crate::storage::Storage;
 use authn::{Anonymous, Authenticator};
 use authz::{AllowAll, Authorizer};
@@ -157,6 +157,8 @@ struct Door {
     ending: tokio::sync::watch::Receiver<bool>,
     /// Whether the namespaces that clients take for granted are known to be there.
     furnished: Arc<AtomicBool>,
+    /// What the keeper has done here.
+    keeper: Arc<Tally>,
 }
 
 /// Where connections come from: TCP, or something that is more than that.
@@ -193,6 +195,7 @@ pub async fn serve<L: Incoming>(
     };
     let connections_max = config.connections.min(Semaphore::MAX_PERMITS);
     let furnished = Arc::new(AtomicBool::new(false));
+    let tally = Arc::new(Tally::default());
     let door = Arc::new(Door {
         storage: storage.clone(),
         gate: Gate::new(limits),
@@ -213,12 +216,13 @@ pub async fn serve<L: Incoming>(
         connections_max,
         ending,
         furnished: furnished.clone(),
+        keeper: tally.clone(),
     });
     // All of these end when this function does.
     let mut tasks = JoinSet::new();
     start_first_feeds(&storage);
     let kept = storage.clone();
-    tasks.spawn(keep_running("the keeper", move || keeper::keep(kept.clone())));
+    tasks.spawn(keep_running("the keeper", move || keeper::keep(kept.clone(), tally.clone())));
     tasks.spawn(keep_running("the namespaces", move || furnish(storage.clone(), furnished.clone())));
     let (alive, mut gone) = mpsc::channel(1);
     for listener in listeners {

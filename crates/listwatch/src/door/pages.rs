@@ -189,7 +189,8 @@ fn metrics(door: &Door) -> Response<Body> {
         connections: door.connections_max - door.connections.available_permits(),
     };
     let feeds = super::metrics::of_feeds(&door.storage.feeds().counters());
-    let mut response = text(door.metrics.text(&gauges) + &feeds);
+    let keeper = super::metrics::of_keeper(&door.keeper);
+    let mut response = text(door.metrics.text(&gauges) + &feeds + &keeper);
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
     response

@@ -38,12 +38,7 @@ use turn::{PACE, Pace, Question, Reply, Seen, Turn};
 use work::Work;
 
 /// Runs until it is dropped. Of all doors over one store, one does the work at a time.
-pub async fn keep(storage: Arc<Storage>) {
-    keep_counting(storage, Arc::default()).await;
-}
-
-/// The same, for somebody who wants to know how much was done.
-pub async fn keep_counting(storage: Arc<Storage>, tally: Arc<Tally>) {
+pub async fn keep(storage: Arc<Storage>, tally: Arc<Tally>) {
     let times = Times { pace: PACE, settle_ms: namespaces::SETTLE_MS, sweep_ms: namespaces::SWEEP_MS };
     take_turns(storage, tally, times).await;
 }

@@ -1,4 +1,4 @@
-//! What a keeper has done, for whoever shows it.
+//! What a keeper has done, for the metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,15 +33,17 @@ impl Deed {
     pub const ALL: [Deed; 6] =
         [Deed::Turn, Deed::Collected, Deed::Orphaned, Deed::Namespace, Deed::Definition, Deed::Failure];
 
-    /// As a metric is called.
-    pub fn name(self) -> &'static str {
+    /// The name and the help of its metric.
+    pub fn metric(self) -> (&'static str, &'static str) {
         match self {
-            Deed::Turn => "turns",
-            Deed::Collected => "objects_collected",
-            Deed::Orphaned => "objects_orphaned",
-            Deed::Namespace => "namespaces_emptied",
-            Deed::Definition => "definitions_emptied",
-            Deed::Failure => "failures",
+            Deed::Turn => ("keeper_turns_total", "Times this door became the keeper."),
+            Deed::Collected => ("keeper_collected_total", "Objects deleted since their owners are gone."),
+            Deed::Orphaned => ("keeper_orphaned_total", "Objects that lost an owner and stay."),
+            Deed::Namespace => ("keeper_namespaces_emptied_total", "Namespaces emptied."),
+            Deed::Definition => {
+                ("keeper_definitions_emptied_total", "Definitions whose objects were removed.")
+            }
+            Deed::Failure => ("keeper_failures_total", "Looks that failed and are tried again."),
         }
     }
 }

@@ -59,6 +59,7 @@ async fn whether_it_is_well() {
     let text = rig.get("/metrics").await.text();
     assert!(text.contains("meerkat_listwatch_requests_total{verb=\"GET\",code=\"200\"}"), "{text}");
     assert!(text.contains("meerkat_listwatch_feed_ready{place=\"namespaces\"} 1"), "{text}");
+    assert!(text.contains("meerkat_listwatch_keeper_collected_total 0"), "{text}");
 }
 
 #[tokio::test]
