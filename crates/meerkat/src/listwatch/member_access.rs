@@ -25,8 +25,8 @@ struct ByStore {
     built_in: Registry,
 }
 
-fn may(rules: &LocalRules, user: Option<&str>, verb: &str, keys: LocalKeys<'_>) -> bool {
-    let Touch { reads, writes } = touch(verb);
+fn may(rules: &LocalRules, user: Option<&str>, touch: &Touch, keys: LocalKeys<'_>) -> bool {
+    let Touch { reads, writes } = *touch;
     (!reads || rules.may_read(user, keys)) && (!writes || rules.may_write(user, keys))
 }
 
@@ -37,12 +37,13 @@ struct Touch {
     writes: bool,
 }
 
-/// Whoever changes or deletes an object is answered with it, and so reads what others have put there; as a
-/// Put or a DeleteRange that asks for what was there before.
-fn touch(verb: &str) -> Touch {
+/// The answer to a change or a delete shows the object, and so what others have put there; as that to a Put or a
+/// DeleteRange that asks for what was there before. So does a refusal of an action on an object, as of a binding or an
+/// eviction, which is created under the object's name.
+fn touch(verb: &str, subresource: &str) -> Touch {
     match verb {
         "get" | "list" | "watch" => Touch { reads: true, writes: false },
-        "create" => Touch { reads: false, writes: true },
+        "create" if subresource.is_empty() => Touch { reads: false, writes: true },
         _ => Touch { reads: true, writes: true },
     }
 }
@@ -67,13 +68,14 @@ impl Authorizer for ByStore {
         let (rules, name) = (self.store.now(), user.known_name());
         let allowed = match act {
             Act::Page { .. } => true,
-            Act::Resource { verb, group, resource, namespace, name: object, .. } => {
+            Act::Resource { verb, group, resource, subresource, namespace, name: object } => {
+                let touch = touch(verb, subresource);
                 match keys(&self.built_in, group, resource, namespace, object) {
                     Keys::None if is_about_others(group, resource) => rules.is_admin(name),
                     Keys::None => rules.is_known(name),
                     Keys::NoPlace => false,
-                    Keys::Prefix(prefix) => may(&rules, name, verb, LocalKeys::Prefix(&prefix)),
-                    Keys::One(key) => may(&rules, name, verb, LocalKeys::One(&key)),
+                    Keys::Prefix(prefix) => may(&rules, name, &touch, LocalKeys::Prefix(&prefix)),
+                    Keys::One(key) => may(&rules, name, &touch, LocalKeys::One(&key)),
                 }
             }
         };
@@ -147,7 +149,10 @@ mod tests {
             ("deletecollection", true, true),
             ("a verb to come", true, true),
         ] {
-            assert_eq!(touch(verb), Touch { reads, writes }, "{verb}");
+            assert_eq!(touch(verb, ""), Touch { reads, writes }, "{verb}");
+        }
+        for subresource in ["binding", "eviction"] {
+            assert_eq!(touch("create", subresource), Touch { reads: true, writes: true }, "{subresource}");
         }
     }
 
