@@ -2,6 +2,7 @@
 //!
 //! The number of causes is bounded, and so is the work: past the bound an object is refused unread.
 
+use super::pattern::Pattern;
 use super::{Additional, Bound, Limits, ListType, Range, Schema, Type, child, element, format};
 use crate::object::Object;
 use crate::object::check::{CAUSES_MAX, shown};
@@ -9,8 +10,10 @@ use crate::status::Cause;
 use serde_json::{Map, Number, Value, json};
 use std::collections::BTreeSet;
 
-/// Pairs of a schema's node and a value that one object may take: a second or so.
+/// What the check of one object may take: pairs of a schema's node and a value, and steps of patterns. A second or so.
 const STEPS_MAX: u64 = 20_000_000;
+/// How many of our steps one of a pattern may take.
+const PATTERN_STEP: u64 = 4;
 /// Allowed values that a message lists.
 const CHOICES_SHOWN_MAX: usize = 32;
 
@@ -55,6 +58,13 @@ impl Checker {
     fn step(&mut self) -> bool {
         self.steps += 1;
         self.steps < STEPS_MAX && self.causes.len() < CAUSES_MAX
+    }
+
+    /// Whether there are enough steps left to match a text.
+    fn steps_of(&mut self, pattern: &Pattern, text: &str) -> bool {
+        let steps = (pattern.steps(text.len()) as u64).saturating_mul(PATTERN_STEP);
+        self.steps = self.steps.saturating_add(steps);
+        self.steps < STEPS_MAX
     }
 
     /// An object that was not read to its end is not let in, whatever was found until then.
@@ -199,6 +209,7 @@ impl Checker {
             });
         }
         if let Some(pattern) = &limits.pattern
+            && self.steps_of(pattern, text)
             && !pattern.matches(text)
         {
             let why = format!("must match '{}'", pattern.text);

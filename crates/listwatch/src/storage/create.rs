@@ -43,6 +43,7 @@ impl Storage {
             let chance = Chance::new();
             let birth = Birth { uid: &chance.uid, now: rules.now, name_suffix: &chance.name_suffix };
             let mut decision = rules.create(object.clone(), &birth)?;
+            self.judge(place.kind, rules.schema.as_ref(), &decision.object, None).await?;
             name = decision.object.name().to_owned();
             let key = key::object(place.kind, place.namespace, &name)?;
             let committed = if options.dry_run {

@@ -20,7 +20,7 @@ impl Storage {
         let rules = self.rules(place, "").await?;
         let decide = |current: Option<&Object>| {
             let decision = rules.delete(present(current, &rules)?, options)?;
-            Ok(Decided { decision, warnings: Vec::new() })
+            Ok(Decided { decision, warnings: Vec::new(), schema: None })
         };
         self.swap(place, options.dry_run, Absent::Refused, decide).await
     }

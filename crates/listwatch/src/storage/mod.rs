@@ -4,7 +4,8 @@
 //!   kinds        which kinds are served: the built-in ones, and those of the definitions in the store
 //!   read         one object, a list: from the feed's cache, or from the store where it has no answer
 //!   admission    whether something new may come to be where it is to be
-//!   rules        one request's decisions: form, schema, owners of fields, write rules. Pure
+//!   rules        one request's decisions: form, owners of fields, write rules. Pure
+//!   judge        what the schema of a custom kind says of the outcome, off the door's thread
 //!   definition   what a CustomResourceDefinition has beyond that. Pure
 //!   swap         read, decide, write; decide again if somebody was quicker
 //!   leave        in whose name it is written; asked for again if users or roles changed
@@ -28,6 +29,7 @@ mod definition;
 mod delete;
 mod event_lease;
 mod failure;
+mod judge;
 mod kinds;
 mod leave;
 mod patch;
@@ -56,6 +58,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
 
 /// What a request is about, and in whose name.
 #[derive(Clone, Copy)]
@@ -109,6 +112,8 @@ pub struct Storage {
     feeds: Arc<Feeds>,
     kinds: Kinds,
     event_leases: EventLeases,
+    /// Who hold objects against their schemas.
+    judges: Arc<Semaphore>,
     /// The last revision in which a namespace was written here.
     namespaces_written: AtomicU64,
 }
@@ -123,7 +128,8 @@ impl Storage {
         let kinds = Kinds::follow(store.clone(), feeds.clone());
         let event_leases = EventLeases::new(store.clone(), settings.event_ttl_s);
         let namespaces_written = AtomicU64::new(0);
-        Arc::new(Storage { store, feeds, kinds, event_leases, namespaces_written })
+        let judges = judge::judges();
+        Arc::new(Storage { store, feeds, kinds, event_leases, judges, namespaces_written })
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

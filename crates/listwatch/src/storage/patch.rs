@@ -62,7 +62,7 @@ impl Storage {
             keep_uid(stored, &object, &rules)?;
             rules.fill_defaults_over(stored, &mut object);
             let decision = rules.update(stored, object, endpoint, Some(subresource(endpoint)))?;
-            Ok(Decided { decision, warnings })
+            Ok(Decided { decision, warnings, schema: rules.schema.clone() })
         };
         let swapped = self.swap(place, options.dry_run, Absent::Refused, decide).await?;
         Ok(answer(swapped))
@@ -82,7 +82,7 @@ impl Storage {
             let stored = present(current, &rules)?;
             let scale = patched(form, paths.of(stored)?, body, "Scale")?;
             let decision = rules.update(stored, paths.put(stored, &scale)?, Endpoint::Whole, Some(SCALE))?;
-            Ok(Decided { decision, warnings: Vec::new() })
+            Ok(Decided { decision, warnings: Vec::new(), schema: rules.schema.clone() })
         };
         let swapped = self.swap(place, dry_run, Absent::Refused, decide).await?;
         scale_answer(swapped, paths)
@@ -101,7 +101,7 @@ impl Storage {
         let absent = if endpoint == Endpoint::Whole { Absent::Created } else { Absent::Refused };
         let decide = |current: Option<&Object>| {
             let decision = applied(&rules, current, config.clone(), endpoint, options.force)?;
-            Ok(Decided { decision, warnings: warnings.clone() })
+            Ok(Decided { decision, warnings: warnings.clone(), schema: rules.schema.clone() })
         };
         let swapped = self.swap(place, options.write.dry_run, absent, decide).await?;
         Ok(answer(swapped))

@@ -50,7 +50,7 @@ impl Storage {
         let decide = |current: Option<&Object>| {
             let stored = current.ok_or_else(|| not_found(place))?;
             let decision = replaced(bound(stored, &binding, place.name, now())?, place.kind);
-            Ok(Decided { decision, warnings: Vec::new() })
+            Ok(Decided { decision, warnings: Vec::new(), schema: None })
         };
         self.swap(place, dry_run, Absent::Refused, decide).await.map(drop)
     }
@@ -117,7 +117,7 @@ impl Storage {
                     Some(pod) => replaced(pod, place.kind),
                     None => Decision { write: Write::Nothing, object: stored.clone() },
                 };
-                Ok(Decided { decision, warnings: Vec::new() })
+                Ok(Decided { decision, warnings: Vec::new(), schema: None })
             };
             let noted = self.swap(place, false, Absent::Refused, decide).await?.object;
             if let Some(version) = &mut options.preconditions.resource_version {
@@ -175,7 +175,7 @@ impl Storage {
                 }
                 Verdict::Counted(budget) => replaced(budget, kind),
             };
-            Ok(Decided { decision, warnings: Vec::new() })
+            Ok(Decided { decision, warnings: Vec::new(), schema: None })
         };
         self.swap(place, dry_run, Absent::Refused, decide).await?;
         Ok(permit)

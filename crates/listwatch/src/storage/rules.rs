@@ -1,7 +1,7 @@
-//! The decisions of one request: the form of what it sent, the schema, who owns which field, the write rules.
+//! The decisions of one request: the form of what it sent, who owns which field, the write rules.
 //!
 //! All objects are in the form of the request's kind. Nothing here waits or reads: a decision that loses its
-//! race is made again from the newer object.
+//! race is made again from the newer object. What the schema of a custom kind says is judged after it (`judge`).
 
 use super::definition::{self, is_definition};
 use super::secret;
@@ -13,7 +13,7 @@ use meerkat_kubernetes::patch::apply::{self, Writer};
 use meerkat_kubernetes::patch::typed::Place;
 use meerkat_kubernetes::published::{defaults, meaning, typed};
 use meerkat_kubernetes::registry::{Kind, Registry};
-use meerkat_kubernetes::schema::{FieldValidation, Schema, cel};
+use meerkat_kubernetes::schema::{FieldValidation, Schema};
 use meerkat_kubernetes::status::Refusal;
 use meerkat_kubernetes::timestamp::Timestamp;
 use serde_json::Value;
@@ -166,7 +166,6 @@ impl Rules<'_> {
             defaults::fill(message, decision.object.as_map_mut());
             decision.write = Write::Create(stored_bytes(&decision.object, self.kind));
         }
-        self.check_schema(&decision.object, None)?;
         if is_definition(self.kind) {
             definition::check(&decision.object, None)?;
             definition::settle_status(&mut decision.object, &self.registry, self.now)?;
@@ -210,7 +209,6 @@ impl Rules<'_> {
         if decision.write == Write::Remove {
             return Ok(decision);
         }
-        self.check_schema(&decision.object, Some(stored))?;
         if is_definition(self.kind) {
             definition::check(&decision.object, Some(stored))?;
             definition::settle_status(&mut decision.object, &self.registry, self.now)?;
@@ -252,23 +250,5 @@ impl Rules<'_> {
     fn replacing(&self, stored: &Object, object: &Object) -> Write {
         let bytes = stored_bytes(object, self.kind);
         if bytes == stored_bytes(stored, self.kind) { Write::Nothing } else { Write::Replace(bytes) }
-    }
-
-    /// What was wrong before and is still wrong in the same way is no fault of this write: the schema has
-    /// become stricter since.
-    fn check_schema(&self, object: &Object, stored: Option<&Object>) -> Result<(), Refusal> {
-        let Some(schema) = &self.schema else { return Ok(()) };
-        let mut causes = schema.check(object);
-        if let Some(stored) = stored.filter(|_| !causes.is_empty()) {
-            let before = schema.check(stored);
-            causes.retain(|cause| !before.contains(cause));
-        }
-        if causes.is_empty() {
-            causes = cel::check(schema, object, stored);
-        }
-        if causes.is_empty() {
-            return Ok(());
-        }
-        Err(Refusal::invalid(&self.kind.group, &self.kind.kind, object.name(), causes))
     }
 }

@@ -6,9 +6,11 @@ use super::{Place, Storage, definition, event_lease, failure, now};
 use crate::write_rules::{CHANGED_MEANWHILE, Decision, Write, stored_bytes};
 use bytes::Bytes;
 use meerkat_kubernetes::object::Object;
+use meerkat_kubernetes::schema::Schema;
 use meerkat_kubernetes::status::Refusal;
 use meerkat_watchcache::key;
 use meerkat_watchcache::store::{self, By, Change, StoreError, Written};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a write is decided before its client is told of a conflict.
@@ -21,6 +23,8 @@ const PAUSE_MS_MAX: u64 = 128;
 pub(super) struct Decided {
     pub decision: Decision,
     pub warnings: Vec<String>,
+    /// Of a custom kind, where its object is still to be held against it.
+    pub schema: Option<Arc<Schema>>,
 }
 
 /// What a swap came to.
@@ -98,7 +102,11 @@ impl Storage {
                     is_admitted = true;
                 }
             }
-            let mut decided = decide(current.as_ref().map(|current| &current.object));
+            let stored = current.as_ref().map(|current| &current.object);
+            let mut decided = match decide(stored) {
+                Ok(decided) => self.judged(place, decided, stored).await,
+                refused => refused,
+            };
             if let (Some(current), Ok(decided)) = (&current, &mut decided) {
                 current.migrate(place, &mut decided.decision);
             }
@@ -125,6 +133,18 @@ impl Storage {
             pause(attempt).await;
         }
         Err(Refusal::conflict(&place.kind.group_resource(), place.name, CHANGED_MEANWHILE))
+    }
+
+    async fn judged(
+        &self,
+        place: Place<'_>,
+        decided: Decided,
+        stored: Option<&Object>,
+    ) -> Result<Decided, Refusal> {
+        if decided.decision.write != Write::Remove {
+            self.judge(place.kind, decided.schema.as_ref(), &decided.decision.object, stored).await?;
+        }
+        Ok(decided)
     }
 
     fn cached(&self, place: Place<'_>) -> Option<Current> {
@@ -205,7 +225,7 @@ impl Current {
 
 impl Swapped {
     fn of(decided: Decided, revision: Option<u64>) -> Swapped {
-        let Decided { decision: Decision { write, mut object }, warnings } = decided;
+        let Decided { decision: Decision { write, mut object }, warnings, .. } = decided;
         if let Some(revision) = revision {
             object.set_resource_version(&revision.to_string());
         }

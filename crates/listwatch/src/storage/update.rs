@@ -47,7 +47,7 @@ impl Storage {
                     let stored = present(current, &rules)?;
                     let object = paths.put(stored, &body)?;
                     let decision = rules.update(stored, object, Endpoint::Whole, Some(SCALE))?;
-                    Ok(Decided { decision, warnings: Vec::new() })
+                    Ok(Decided { decision, warnings: Vec::new(), schema: rules.schema.clone() })
                 };
                 let swapped = self.swap(place, options.dry_run, Absent::Refused, decide).await?;
                 return scale_answer(swapped, paths);
@@ -69,7 +69,7 @@ impl Storage {
                     put_new(&rules, object)?
                 }
             };
-            Ok(Decided { decision, warnings: warnings.clone() })
+            Ok(Decided { decision, warnings: warnings.clone(), schema: rules.schema.clone() })
         };
         let swapped = self.swap(place, options.dry_run, absent, decide).await?;
         Ok(answer(swapped))

@@ -105,8 +105,6 @@ const GLOBALS: [(&str, Function, usize, usize); 11] = [
 
 /// What a text is charged for by the byte: one step for so many.
 pub const BYTES_PER_STEP: usize = 8;
-/// Bytes of a pattern that make matching a byte of text cost a step more.
-const PATTERN_BYTES_PER_STEP: usize = 25;
 /// Steps that a pattern costs before it is matched, if the rule does not spell it out: a large one takes some
 /// milliseconds to compile.
 const COMPILE_STEPS: usize = 50_000;
@@ -185,7 +183,7 @@ impl Function {
                 for found in pattern.find_all(text).take(most(number(2)?)) {
                     // To find where it ends may have taken a look at all the rest.
                     let rest = text.len() - found.start();
-                    budget.spend(1 + matching_steps(&pattern.text, rest) / BYTES_PER_STEP)?;
+                    budget.spend(1 + pattern.steps(rest) / BYTES_PER_STEP)?;
                     parts.push(Val::text(found.as_str()));
                 }
                 Val::list(parts)
@@ -311,12 +309,9 @@ pub fn no_overload(name: &str, args: &[Val<'_>]) -> Fail {
 }
 
 fn pattern(text: &str, on: &str, budget: &mut Budget) -> Result<Arc<Pattern>, Fail> {
-    budget.spend(matching_steps(text, on.len()))?;
-    budget.pattern(text, COMPILE_STEPS)
-}
-
-fn matching_steps(pattern: &str, bytes: usize) -> usize {
-    bytes.saturating_mul(1 + pattern.len() / PATTERN_BYTES_PER_STEP)
+    let pattern = budget.pattern(text, COMPILE_STEPS)?;
+    budget.spend(pattern.steps(on.len()))?;
+    Ok(pattern)
 }
 
 fn whole(number: i128) -> Option<i64> {

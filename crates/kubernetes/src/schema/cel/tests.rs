@@ -259,6 +259,7 @@ fn rules_end_within_their_budget() {
         "self.l.all(a, self.l.all(b, self.l.all(c, a + b + c != 'x')))",
         "self.l.map(a, self.l.map(b, a + b)).size() > 0 && self.l.all(a, self.l.map(b, a + b).size() > 0)",
         "self.l.all(a, self.s.matches('(a|b)*c' + a) == false)",
+        "self.s.matches('a[ab]{2000}[^ab]')",
         "[self.s].all(a, [a + a + a + a].all(b, [b + b + b + b].all(c, [c + c + c + c].all(d, [d + d + d + d].all(e, [e + e + e + e].all(f, (f + f + f + f).size() > 0))))))",
         "self.l.all(a, self.s.replace('a', self.s) != '')",
         "self.l.map(a, {self.s: a}).size() > 0",
@@ -273,7 +274,7 @@ fn rules_end_within_their_budget() {
         let told = Kind::with_rule(properties(), rule).told(None, spec.clone());
         assert_eq!(told.len(), 1, "{rule}");
         assert!(told[0].contains("running out of cost budget"), "{rule}: {told:?}");
-        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{rule}: {:?}", began.elapsed());
+        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{rule}: {:?}", began.elapsed());
     }
 }
 

@@ -229,3 +229,32 @@ async fn objects_from_before_a_default_are_read_with_it() {
     assert_eq!(same.object["metadata"]["generation"], 1, "nobody wants anything else");
     assert_eq!(stored_widget(&bench)["spec"], filled);
 }
+
+/// Other work on the door's thread counts how often it has its turn meanwhile.
+#[tokio::test]
+async fn costly_rules_leave_the_doors_thread_to_others() {
+    let bench = Bench::new().await;
+    let mut sent = definition();
+    let all = "self.l.all(a, self.l.all(b, self.l.all(c, a + b + c != 'x')))";
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    let texts = json!({ "type": "array", "maxItems": 300, "items": { "type": "string", "maxLength": 10 } });
+    *sent.pointer_mut(spec).expect("there") = json!({
+        "type": "object", "properties": { "l": texts }, "x-kubernetes-validations": [{ "rule": all }],
+    });
+    bench.create("customresourcedefinitions", "", sent).await.expect("made");
+    let mut turns = 0_u64;
+    let others = async {
+        loop {
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+    };
+    let list: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+    let refused = tokio::select! {
+        refused = bench.create("widgets", "n", widget("a", json!({ "l": list }))) => refused,
+        () = others => unreachable!("it never ends"),
+    };
+    let refusal = refused.expect_err("it costs more than a write may");
+    assert!(refusal.message.contains("running out of cost budget"), "{refusal}");
+    assert!(1_000 < turns, "{turns} turns");
+}
