@@ -3,10 +3,12 @@
 //!
 //! Always true: what lies unsent for one stream in its connection is at most [`SEND_BUFFER_BYTES`] and
 //! one frame of its body, whatever window its client offers. Bodies of streams make small frames for
-//! this reason. An answer to a single request goes out in pieces ([`crate::pieces`]).
+//! this reason. An answer to a single request goes out in pieces ([`crate::pieces`]). The frames that are ready together
+//! leave together ([`crate::corked`]).
 
 use crate::authority::Hosts;
 use crate::config::Config;
+use crate::corked::{cork, in_turns};
 use crate::listen::Listener;
 use crate::pieces::Pieces;
 use crate::punctual::{FirstWords, Heads, IDLE_WITHIN};
@@ -126,11 +128,12 @@ fn start<L: Listener>(
         request
     });
     let service = service.map_response(move |response| going.answered(response).map(Pieces::of));
+    let (socket, turns) = cork(socket);
     let socket = TokioIo::new(Hosts::of(FirstWords::of(socket, heads)));
     let connection = builder.serve_connection_with_upgrades(socket, TowerToHyperService::new(service));
     let connection = open.watch(connection.into_owned());
     spawn_brief(async move {
-        if let Err(error) = connection.await {
+        if let Err(error) = in_turns(connection, turns).await {
             tracing::debug!(error = %error, %client, "a connection ended");
         }
     });

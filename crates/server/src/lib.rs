@@ -11,6 +11,7 @@ mod auto_compaction;
 mod client_port;
 pub mod config;
 mod contained;
+mod corked;
 mod corruption;
 mod descriptors;
 mod gateway;
