@@ -5,56 +5,33 @@
 //! A handler that panics while it changes what others share does not come this far (`meerkat_fault`). A
 //! client that tried the next member after a lost connection would else take each of them down in turn.
 
+use crate::around::{around, ask};
 use crate::grpc::status;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use futures::FutureExt;
 use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use http_body::Frame;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tower::Service;
 
 /// All routes, each with what keeps its panics from the others.
 pub(crate) fn contained(routes: axum::Router) -> axum::Router {
-    routes.layer(tower::layer::layer_fn(|inner| Contained { inner }))
+    around(routes, |route, request| alone(request, |request| ask(route, request)))
 }
 
-#[derive(Clone)]
-struct Contained<S> {
-    inner: S,
-}
-
-impl<S> Service<Request<Body>> for Contained<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let path = request.uri().clone();
-        let kind = request.headers().get(header::CONTENT_TYPE);
-        let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-        let asked = Asked { path, is_grpc };
-        let Ok(response) = catch_unwind(AssertUnwindSafe(|| self.inner.call(request))) else {
-            let refusal = asked.failed();
-            return Box::pin(async { Ok(refusal) });
-        };
-        Box::pin(async move {
-            match AssertUnwindSafe(response).catch_unwind().await {
-                Ok(response) => Ok(response?.map(|body| Body::new(Answer { body, asked, failed: false }))),
-                Err(_) => Ok(asked.failed()),
-            }
-        })
+/// Answers a request; a panic on the way is its failure alone.
+pub(crate) async fn alone<F: Future<Output = Response<Body>>>(
+    request: Request<Body>,
+    answer: impl FnOnce(Request<Body>) -> F,
+) -> Response<Body> {
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let asked = Asked { path: request.uri().clone(), is_grpc };
+    match AssertUnwindSafe(async { answer(request).await }).catch_unwind().await {
+        Ok(response) => response.map(|body| Body::new(Answer { body, asked, failed: false })),
+        Err(_) => asked.failed(),
     }
 }
 

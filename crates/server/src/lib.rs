@@ -5,6 +5,7 @@
 //! cannot go on; the process should then end with a non-zero code.
 
 mod announce;
+mod around;
 mod auth;
 mod authority;
 mod auto_compaction;
@@ -21,6 +22,7 @@ mod lease;
 mod listen;
 pub mod local_store;
 mod memory;
+mod methods;
 mod metrics;
 mod node;
 mod open_files;

@@ -4,32 +4,16 @@
 //! how to answer with a pause; the alternative is to be killed and to fail everybody. What keeps leases
 //! alive, what ends a watch and what an operator asks is always answered.
 
-use crate::grpc::status;
-use axum::body::Body;
-use http::{Request, Response};
-use meerkat_proto::error_text::EtcdError;
-use std::pin::Pin;
+use crate::methods::{Memory, Method};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tower::Service;
 
 /// Between two looks.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Of the bound; the rest is for what is under way.
 const SHED_PERCENT: u64 = 90;
-
-/// Methods that are refused when memory is short.
-const SHED: &[&str] = &[
-    "/etcdserverpb.KV/Range",
-    "/etcdserverpb.KV/RangeStream",
-    "/etcdserverpb.KV/Put",
-    "/etcdserverpb.KV/Txn",
-    "/etcdserverpb.Lease/LeaseGrant",
-    "/etcdserverpb.Watch/Watch",
-];
 
 /// Whether memory is short, and how often a request was refused for it.
 #[derive(Default)]
@@ -40,8 +24,8 @@ pub(crate) struct Pressure {
 
 impl Pressure {
     /// Whether a call of that method is refused now. If so, it counts as refused.
-    pub(crate) fn refuses(&self, path: &str) -> bool {
-        let refuses = self.short.load(Ordering::Relaxed) && SHED.contains(&path);
+    pub(crate) fn refuses(&self, method: &Method) -> bool {
+        let refuses = method.memory == Memory::Sheds && self.short.load(Ordering::Relaxed);
         if refuses {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
@@ -88,42 +72,6 @@ fn control_group_bytes() -> Option<u64> {
     let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok())?;
     // The older kind has a number near 2^63 for no bound.
     text.trim().parse::<u64>().ok().filter(|bytes| *bytes < 1 << 60)
-}
-
-/// Refuses requests while memory is short.
-#[derive(Clone)]
-pub(crate) struct Shed<S> {
-    inner: S,
-    pressure: Arc<Pressure>,
-}
-
-impl<S> Shed<S> {
-    pub(crate) fn new(inner: S, pressure: Arc<Pressure>) -> Shed<S> {
-        Shed { inner, pressure }
-    }
-}
-
-impl<S> Service<Request<Body>> for Shed<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if self.pressure.refuses(request.uri().path()) {
-            let refused = status::etcd(EtcdError::TooManyRequests).into_http();
-            return Box::pin(std::future::ready(Ok(refused)));
-        }
-        Box::pin(self.inner.call(request))
-    }
 }
 
 #[cfg(test)]

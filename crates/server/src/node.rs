@@ -13,11 +13,11 @@ use crate::http::{self, HttpState};
 use crate::lease::{self, Book, Desk, Expiry, LeaseCounters, Renewals};
 use crate::listen::{self, ListenError, Listener, Ports};
 use crate::local_store::LocalStore;
-use crate::metrics::{Calls, Changes, CountCalls, Metrics};
+use crate::metrics::{Calls, Changes, Metrics};
 use crate::open_files;
 use crate::publish::publish;
 use crate::punctual::FirstWords;
-use crate::spans::{Traced, Tracer};
+use crate::spans::Tracer;
 use crate::tls::{Keys, TlsError};
 use crate::upkeep::Upkeep;
 use crate::watch_source::{Published, StoreHistory, watch_leader};
@@ -255,8 +255,8 @@ async fn serve_until<L: Listener>(
     let guard = Guard::new(raft.clone(), tokens, request_timeout(&config));
     let http_state = HttpState { raft: raft.clone(), metrics, pressure: upkeep.pressure.clone() };
     let before = (&upkeep.pressure, &guard);
-    let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, &config);
-    let services = observed(services, calls, tracer.as_ref());
+    let observers = (calls, tracer.clone());
+    let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, observers, &config);
     let ports = (ports.client, ports.client_http, ports.metrics);
     open_to_clients(&mut servers, ports, (services, http_state), (&config, &stopping));
     let (ready, is_ready) = watch::channel(false);
@@ -300,18 +300,6 @@ async fn take_apart(
         tracer.stop().await;
     }
     tracing::info!("stopped");
-}
-
-/// The services with what looks on from the outside: for panics, counters, and spans if they are asked for.
-fn observed(services: axum::Router, calls: Arc<Calls>, tracer: Option<&Tracer>) -> axum::Router {
-    let services = contained(services);
-    let counted = services.layer(tower::layer::layer_fn(move |inner| CountCalls::new(inner, calls.clone())));
-    match tracer.cloned() {
-        None => counted,
-        Some(tracer) => {
-            counted.layer(tower::layer::layer_fn(move |inner| Traced::new(inner, tracer.clone())))
-        }
-    }
 }
 
 /// Serves the ports that clients come in at: for gRPC, for HTTP apart from it, and for metrics.

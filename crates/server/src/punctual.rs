@@ -6,6 +6,7 @@
 //! connection for seconds, not for ever. Streams may be silent for as long as they like: watching is
 //! mostly that.
 
+use crate::methods::Kind;
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
@@ -18,7 +19,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use tonic::transport::server::Connected;
-use tower::Service;
 
 /// To say "HTTP/2", or the head of an HTTP/1 request.
 pub(crate) const FIRST_WORDS_WITHIN: Duration = Duration::from_secs(10);
@@ -35,9 +35,6 @@ const FIRST_WORDS_BYTES: usize = 24 + 9;
 
 /// No method of HTTP/1 is called so.
 const HTTP2_BEGINS: &[u8] = b"PRI ";
-
-/// Methods whose requests have no end.
-const STREAMS: &[&str] = &["/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive"];
 
 /// How one connection over HTTP/1 stands. Over HTTP/2 it stays as it began.
 #[derive(Default)]
@@ -194,28 +191,12 @@ impl<T: Connected> Connected for FirstWords<T> {
     }
 }
 
-/// A service whose requests must be whole in time.
-#[derive(Clone)]
-pub(crate) struct WholeInTime<S>(pub(crate) S);
-
-impl<S> Service<Request<Body>> for WholeInTime<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(context)
+/// The request of a call, which must come whole in time unless its client may go on sending.
+pub(crate) fn whole_in_time(request: Request<Body>, kind: Kind) -> Request<Body> {
+    if kind.client_streams() {
+        return request;
     }
-
-    fn call(&mut self, request: Request<Body>) -> S::Future {
-        if STREAMS.contains(&request.uri().path()) {
-            return self.0.call(request);
-        }
-        self.0.call(request.map(|inner| Body::new(InTime { inner, deadline: None })))
-    }
+    request.map(|inner| Body::new(InTime { inner, deadline: None }))
 }
 
 /// Something that takes a request from its client did not come to its end in time.
@@ -315,16 +296,35 @@ mod tests {
         assert!(began.elapsed() < FIRST_WORDS_WITHIN + Duration::from_secs(1));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_trickles_ends_in_thirty_seconds() {
+    /// A byte a second, to a method of that path; the frames that came.
+    async fn trickled(path: &str) -> Vec<bool> {
         let trickle = futures::stream::unfold((), |()| async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((Ok::<_, io::Error>(bytes::Bytes::from_static(b"x")), ()))
         });
-        let body = Body::new(InTime { inner: Body::from_stream(trickle), deadline: None });
-        let frames: Vec<_> = body.into_data_stream().take(100).collect().await;
-        let whole = frames.iter().filter(|frame| frame.is_ok()).count();
-        assert!((28..=31).contains(&whole), "{whole} bytes came before the end");
-        assert!(frames.iter().any(Result::is_err), "and then it was over");
+        let request = Request::new(Body::from_stream(trickle));
+        let body = whole_in_time(request, crate::methods::treatment(path).kind).into_body();
+        body.into_data_stream().take(100).map(|frame| frame.is_ok()).collect().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_trickles_ends_in_thirty_seconds() {
+        for path in ["/etcdserverpb.KV/Put", "/etcdserverpb.Maintenance/Snapshot", "/etcdserverpb.KV/Nope"] {
+            let frames = trickled(path).await;
+            let whole = frames.iter().filter(|is_whole| **is_whole).count();
+            assert!((28..=31).contains(&whole), "{path}: {whole} bytes came before the end");
+            assert!(whole < frames.len(), "{path}: and then it was over");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_of_clients_are_not_cut() {
+        for path in [
+            "/etcdserverpb.Watch/Watch",
+            "/etcdserverpb.Lease/LeaseKeepAlive",
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        ] {
+            assert_eq!(trickled(path).await, [true; 100], "{path}");
+        }
     }
 }

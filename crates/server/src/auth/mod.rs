@@ -6,14 +6,13 @@
 //! reads. What is not known is refused.
 //!
 //! `credentials` is what a request says of who sent it, `guard` who that is and what they may do,
-//! `rules` which call is judged before its service sees it, `simple` and `jwt` the two kinds of token,
-//! `password` what costs time on purpose.
+//! `simple` and `jwt` the two kinds of token, `password` what costs time on purpose. Which call is judged by its
+//! name is in [`crate::methods`].
 
 pub(crate) mod credentials;
 pub(crate) mod guard;
 pub(crate) mod jwt;
 pub(crate) mod password;
-pub(crate) mod rules;
 pub(crate) mod simple;
 
 pub(crate) use credentials::Credentials;

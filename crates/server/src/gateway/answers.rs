@@ -156,7 +156,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_always_has_more_ends_in_time() {
         let routes = Routes::new();
-        let kind = routes.find("/v3/watch").expect("a call").output();
+        let kind = routes.find("/v3/watch").expect("a call").descriptor.output();
         let message = frames::frame(&WatchResponse { watch_id: 7, ..WatchResponse::default() });
         let endless = futures::stream::repeat_with(move || Ok::<_, Infallible>(message.clone()));
         let answers = Answers::new(Response::new(Body::from_stream(endless)), kind);

@@ -120,7 +120,7 @@ fn no_bytes_make_it_panic() {
     let mut random = StdRng::seed_from_u64(SEED);
     for _ in 0..ROUNDS {
         let (path, _) = WELL_FORMED[random.random_range(0..WELL_FORMED.len())];
-        let kind = routes.find(path).expect("a path of ours").input();
+        let kind = routes.find(path).expect("a path of ours").descriptor.input();
         let length = random.random_range(0..64);
         let bytes: Vec<u8> = (0..length).map(|_| random.random()).collect();
         feed(&kind, &bytes, &mut random);
@@ -134,7 +134,7 @@ fn no_mutation_of_json_makes_it_panic_and_some_are_read_and_some_refused() {
     let (mut read, mut refused) = (0, 0);
     for round in 0..ROUNDS {
         let (path, json) = WELL_FORMED[round % WELL_FORMED.len()];
-        let kind = routes.find(path).expect("a path of ours").input();
+        let kind = routes.find(path).expect("a path of ours").descriptor.input();
         assert!(!feed(&kind, json.as_bytes(), &mut random).1, "{json}");
         let (messages, badly) = feed(&kind, &mutate(json, &mut random), &mut random);
         read += usize::from(0 < messages && !badly);

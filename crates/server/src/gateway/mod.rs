@@ -32,9 +32,9 @@ use axum::routing::any;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use meerkat_proto::error_text::EtcdError;
 use meerkat_types::limits;
-use prost_reflect::{DynamicMessage, MethodDescriptor};
+use prost_reflect::DynamicMessage;
 use requests::Requests;
-use routes::Routes;
+use routes::{Call, Routes};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -115,7 +115,7 @@ pub(crate) fn router(inner: axum::Router, config: &Config, pressure: Arc<Pressur
 
 impl Gateway {
     async fn serve(&self, request: Request<Body>) -> Response {
-        let Some(method) = self.routes.find(request.uri().path()) else {
+        let Some(call) = self.routes.find(request.uri().path()) else {
             return plain(StatusCode::NOT_FOUND);
         };
         if request.method() != Method::POST {
@@ -123,11 +123,11 @@ impl Gateway {
         }
         let called = match deadline::of(request.headers()) {
             Err(status) => Err(status),
-            Ok(None) => self.call(method, request, None).await,
+            Ok(None) => self.call(call, request, None).await,
             // Not even begun: what it asks for could be done before anybody looks at the clock again.
             Ok(Some(end)) if end <= Instant::now() => Err(status::out_of_time()),
             Ok(Some(end)) => {
-                let call = self.call(method, request, Some(end));
+                let call = self.call(call, request, Some(end));
                 tokio::time::timeout_at(end, call).await.unwrap_or_else(|_| Err(status::out_of_time()))
             }
         };
@@ -136,40 +136,38 @@ impl Gateway {
 
     /// Whether a call of that path would be refused for want of memory.
     fn refuses(&self, of: &str) -> bool {
-        let uri = self.routes.find(of).and_then(|method| path(method).ok());
-        uri.is_some_and(|uri| self.pressure.refuses(uri.path()))
+        self.routes.find(of).is_some_and(|call| self.pressure.refuses(call.method))
     }
 
     async fn call(
         &self,
-        method: &MethodDescriptor,
+        Call { method, uri, descriptor }: &Call,
         request: Request<Body>,
         end: Option<Instant>,
     ) -> Result<Response, Status> {
-        let uri = path(method)?;
-        if self.pressure.refuses(uri.path()) {
+        if self.pressure.refuses(method) {
             return Err(status::etcd(EtcdError::TooManyRequests));
         }
         let (parts, body) = request.into_parts();
-        let mut requests = Requests::new(body, method.input(), self.json_bytes_max);
+        let mut requests = Requests::new(body, descriptor.input(), self.json_bytes_max);
         let first = punctual::in_time(requests.next()).await.map_err(|late| Malformed::new(late.to_string()));
         let first = first.and_then(|first| first).map_err(|malformed| malformed.status())?;
-        let (body, malformed, rest) = if method.is_client_streaming() {
+        let (body, malformed, rest) = if descriptor.is_client_streaming() {
             let (tell, malformed) = oneshot::channel();
             (requests.into_body(first, tell), Some(malformed), None)
         } else {
-            let message = first.unwrap_or_else(|| DynamicMessage::new(method.input()));
+            let message = first.unwrap_or_else(|| DynamicMessage::new(descriptor.input()));
             (Body::from(frames::frame(&message)), None, Some(requests))
         };
         let mut call = Request::new(body);
         *call.method_mut() = Method::POST;
-        *call.uri_mut() = uri;
+        *call.uri_mut() = uri.clone();
         *call.headers_mut() = metadata(&parts.headers);
         *call.extensions_mut() = parts.extensions;
         let answer = async {
             let Ok(response) = self.inner.clone().oneshot(call).await;
-            let answers = Answers::new(response, method.output());
-            match method.is_server_streaming() {
+            let answers = Answers::new(response, descriptor.output());
+            match descriptor.is_server_streaming() {
                 true => answers.stream(malformed, end).await,
                 false => answers.one().await,
             }
@@ -180,11 +178,6 @@ impl Gateway {
             never = requests::pass_over(rest) => match never {},
         }
     }
-}
-
-fn path(method: &MethodDescriptor) -> Result<http::Uri, Status> {
-    let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
-    path.parse().map_err(|_| status::unknown_method(&path))
 }
 
 /// The metadata of a call, from the headers of the request that asks for it.

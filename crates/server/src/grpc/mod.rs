@@ -1,23 +1,20 @@
-//! The etcd v3 services, and what they share: limits, the leader check, the texts of transport
-//! errors.
+//! The etcd v3 services, and what they share: admission, limits, the texts of transport errors.
 
 mod admin;
+mod admission;
 mod auth;
-mod auth_door;
 mod cluster;
 mod downgrade;
 mod election;
 mod header;
 mod health;
 pub(crate) mod kv;
-mod learner;
 pub(crate) mod lease;
 mod line;
 mod lock;
 mod maintenance;
 mod range_stream;
 mod reflection;
-mod require_leader;
 mod snapshot;
 pub(crate) mod status;
 mod transport_errors;
@@ -25,21 +22,21 @@ pub(crate) mod watch;
 
 use crate::auth::{Guard, Passwords};
 use crate::config::Config;
+use crate::contained::contained;
 use crate::lease::{Book, Renewals};
-use crate::memory::{Pressure, Shed};
-use crate::punctual::WholeInTime;
+use crate::memory::Pressure;
+use crate::metrics::Calls;
+use crate::spans::Tracer;
+use admission::Admission;
 use axum::response::IntoResponse;
 use header::Headers;
-use learner::LearnerDoor;
 use meerkat_fault::Mutex;
 use meerkat_proto::pb;
 use meerkat_raft::RaftNode;
 use meerkat_types::limits;
 use meerkat_watch::Hub;
-use require_leader::RequireLeader;
 use std::sync::Arc;
 use tonic::service::Routes;
-use tower::ServiceExt;
 use watch::{WatchCounters, WatchService};
 
 /// Every gRPC service of the client port.
@@ -49,6 +46,7 @@ pub(crate) fn router(
     counters: &Arc<WatchCounters>,
     (book, renewals): (&Arc<Mutex<Book>>, Renewals),
     (pressure, guard): (&Arc<Pressure>, &Guard),
+    (calls, tracer): (Arc<Calls>, Option<Tracer>),
     config: &Config,
 ) -> axum::Router {
     let headers = Headers::new(raft.clone());
@@ -71,6 +69,7 @@ pub(crate) fn router(
     let passwords = Passwords::new(config.auth.bcrypt_cost);
     let auth = auth::AuthService::new(raft.clone(), headers.clone(), guard.clone(), passwords);
     let watch = Arc::new(WatchService::new(headers, hub.clone(), counters.clone(), guard.clone(), config));
+    let admin = admin::AdminService::new(raft.clone(), hub.clone());
     let mut routes = Routes::builder();
     routes
         .add_service(kv)
@@ -79,10 +78,7 @@ pub(crate) fn router(
         .add_service(pb::etcdserver::cluster_server::ClusterServer::new(cluster))
         .add_service(pb::etcdserver::maintenance_server::MaintenanceServer::new(maintenance))
         .add_service(pb::health::health_server::HealthServer::new(health::HealthService))
-        .add_service(pb::admin::admin_server::AdminServer::new(admin::AdminService::new(
-            raft.clone(),
-            hub.clone(),
-        )));
+        .add_service(pb::admin::admin_server::AdminServer::new(admin));
     let services = routes
         .routes()
         .into_axum_router()
@@ -91,63 +87,25 @@ pub(crate) fn router(
             axum::routing::post(async move |request: http::Request<axum::body::Body>| watch.serve(request)),
         )
         .route("/etcdserverpb.Watch/{method}", axum::routing::post(unknown_method));
-    let shared = Shared { raft, pressure, guard, message_bytes_max };
-    let inner = guarded(services, &shared);
-    let coordination = coordination(&inner.clone().with_state(()), message_bytes_max);
-    inner.merge(guarded(coordination, &shared))
+    let leadership = raft.leadership().clone();
+    let admission = Admission::new(leadership, pressure.clone(), guard.clone(), message_bytes_max);
+    let coordination = coordination(admission.before(services.clone()), message_bytes_max);
+    let reflection = reflection::service();
+    // Followed and counted under its newer name alone.
+    let alpha = contained(reflection::as_alpha(admission.before(reflection.clone())));
+    admission.observed(services.merge(coordination).merge(reflection), calls, tracer).merge(alpha)
 }
 
-/// The services that call others in their caller's name, and the one that tells of all.
-fn coordination(inner: &axum::Router, message_bytes_max: usize) -> axum::Router {
+/// The services that call others in their caller's name.
+fn coordination(inner: axum::Router, message_bytes_max: usize) -> axum::Router {
+    let inner = inner.with_state(());
     let lock = pb::lock::lock_server::LockServer::new(lock::LockService::new(inner.clone()))
         .max_decoding_message_size(message_bytes_max);
-    let election = election::ElectionService::new(inner.clone());
-    let election = pb::election::election_server::ElectionServer::new(election)
+    let election = pb::election::election_server::ElectionServer::new(election::ElectionService::new(inner))
         .max_decoding_message_size(message_bytes_max);
-    let reflection =
-        pb::reflection::server_reflection_server::ServerReflectionServer::new(reflection::ReflectionService);
-    let alpha = reflection.clone().map_request(|request: http::Request<axum::body::Body>| {
-        let (mut parts, body) = request.into_parts();
-        parts.uri = http::Uri::from_static(reflection::PATH);
-        http::Request::from_parts(parts, tonic::body::Body::new(body))
-    });
     let mut routes = Routes::builder();
-    routes.add_service(lock).add_service(election).add_service(reflection);
-    routes.routes().into_axum_router().reset_fallback().route_service(reflection::ALPHA_PATH, alpha)
-}
-
-/// What is asked before any service.
-struct Shared<'a> {
-    raft: &'a Arc<RaftNode>,
-    pressure: &'a Arc<Pressure>,
-    guard: &'a Guard,
-    message_bytes_max: usize,
-}
-
-/// What every service of etcd's API has before it.
-fn guarded(services: axum::Router, shared: &Shared<'_>) -> axum::Router {
-    let Shared { raft, pressure, guard, message_bytes_max } = *shared;
-    services
-        .layer(tower::layer::layer_fn(WholeInTime))
-        .layer(tower::layer::layer_fn({
-            let pressure = pressure.clone();
-            move |inner| Shed::new(inner, pressure.clone())
-        }))
-        .layer(tower::layer::layer_fn({
-            let guard = guard.clone();
-            move |inner| auth_door::AuthDoor::new(inner, guard.clone())
-        }))
-        .layer(tower::layer::layer_fn({
-            let leadership = raft.leadership().clone();
-            move |inner| LearnerDoor::new(inner, leadership.clone())
-        }))
-        .layer(tower::layer::layer_fn({
-            let leadership = raft.leadership().clone();
-            move |inner| RequireLeader::new(inner, leadership.clone())
-        }))
-        .layer(tower::layer::layer_fn(move |inner| {
-            transport_errors::TransportErrors::new(inner, message_bytes_max)
-        }))
+    routes.add_service(lock).add_service(election);
+    routes.routes().into_axum_router().reset_fallback()
 }
 
 async fn unknown_method(request: http::Request<axum::body::Body>) -> axum::response::Response {

@@ -7,18 +7,34 @@ use crate::descriptors;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use meerkat_proto::pb::reflection as pb;
-use meerkat_proto::pb::reflection::server_reflection_server::ServerReflection;
+use meerkat_proto::pb::reflection::server_reflection_server::{ServerReflection, ServerReflectionServer};
 use pb::server_reflection_request::MessageRequest as Ask;
 use pb::server_reflection_response::MessageResponse as Answer;
 use prost_reflect::{DescriptorPool, FileDescriptor};
+use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
+use tower::ServiceExt;
 
 /// The path by which older tools ask, and the one that answers.
-pub(crate) const ALPHA_PATH: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
-pub(crate) const PATH: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+const ALPHA_PATH: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+const PATH: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const ALPHA_SERVICE: &str = "grpc.reflection.v1alpha.ServerReflection";
 
-pub(crate) struct ReflectionService;
+struct ReflectionService;
+
+pub(super) fn service() -> axum::Router {
+    Routes::new(ServerReflectionServer::new(ReflectionService)).into_axum_router().reset_fallback()
+}
+
+/// The service under its older name.
+pub(super) fn as_alpha(service: axum::Router) -> axum::Router {
+    let service = service.map_request(|request: http::Request<axum::body::Body>| {
+        let (mut parts, body) = request.into_parts();
+        parts.uri = http::Uri::from_static(PATH);
+        http::Request::from_parts(parts, body)
+    });
+    axum::Router::new().route_service(ALPHA_PATH, service)
+}
 
 #[tonic::async_trait]
 impl ServerReflection for ReflectionService {

@@ -1,52 +1,18 @@
 //! Errors that are made below the services, in the codes and texts that etcd's clients know.
 //!
 //! The gRPC library refuses an oversized message and an unknown method in its own words, before a
-//! service sees the request. Both reach the client as headers only, which this layer rewrites.
+//! service sees the request. Both come as headers only, which are rewritten here.
 
 use super::status;
-use http::{HeaderMap, Request, Response};
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use axum::body::Body;
+use http::{HeaderMap, Response};
 use tonic::{Code, Status};
-use tower::Service;
 
-#[derive(Clone)]
-pub(crate) struct TransportErrors<S> {
-    inner: S,
-    message_bytes_max: usize,
-}
-
-impl<S> TransportErrors<S> {
-    pub(crate) fn new(inner: S, message_bytes_max: usize) -> TransportErrors<S> {
-        TransportErrors { inner, message_bytes_max }
-    }
-}
-
-impl<S, B> Service<Request<B>> for TransportErrors<S>
-where
-    S: Service<Request<B>, Response = Response<axum::body::Body>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let path = request.uri().clone();
-        let max = self.message_bytes_max;
-        let response = self.inner.call(request);
-        Box::pin(async move {
-            let response = response.await?;
-            match translate(response.headers(), path.path(), max) {
-                Some(status) => Ok(status.into_http()),
-                None => Ok(response),
-            }
-        })
+/// The answer to a call of that path, in words that clients know.
+pub(super) fn translated(response: Response<Body>, path: &str, max: usize) -> Response<Body> {
+    match translate(response.headers(), path, max) {
+        Some(status) => status.into_http(),
+        None => response,
     }
 }
 

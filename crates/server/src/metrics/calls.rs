@@ -1,19 +1,17 @@
 //! Counts every gRPC call: begun, ended with which code, messages and bytes both ways, and how long it took.
 //!
-//! One layer around all services, so a call through the JSON gateway counts as the gRPC call that it
+//! Around all services, so a call through the JSON gateway counts as the gRPC call that it
 //! becomes, while what a service asks of another on its caller's behalf is not counted again. Costs a call
-//! some atomic additions and one allocation for each body; methods are found in a table that never changes.
+//! some atomic additions and one allocation for each body.
 
 use crate::client_port::ClientAddress;
-use crate::descriptors;
+use crate::methods::{self, Kind, METHODS, Method};
 use crate::slow::Slow;
 use axum::body::Body;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use meerkat_fault::RwLock;
 use meerkat_raft::Histogram;
-use std::collections::HashMap;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,7 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tonic::{Code, Status};
-use tower::Service;
 
 /// The codes by number, as gRPC's Go library spells them.
 pub(super) const CODES: [&str; 17] = [
@@ -50,12 +47,10 @@ const CLIENT_VERSION: &str = "client-api-version";
 const VERSIONS_MAX: usize = 32;
 const OTHER_VERSION: &str = "other";
 
-/// One method.
+/// What is counted of one method.
 #[derive(Debug)]
-pub(super) struct Method {
-    pub(super) service: String,
-    pub(super) name: String,
-    pub(super) kind: &'static str,
+pub(super) struct Counters {
+    pub(super) method: &'static Method,
     pub(super) started: AtomicU64,
     pub(super) received: AtomicU64,
     pub(super) sent: AtomicU64,
@@ -63,7 +58,18 @@ pub(super) struct Method {
     pub(super) seconds: Histogram,
 }
 
-impl Method {
+impl Counters {
+    fn new(method: &'static Method) -> Counters {
+        Counters {
+            method,
+            started: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            handled: Default::default(),
+            seconds: Histogram::new(Duration::from_micros(100), 20),
+        }
+    }
+
     /// Calls that were answered.
     pub(super) fn succeeded(&self) -> u64 {
         self.handled[0].load(Ordering::Relaxed)
@@ -81,7 +87,8 @@ pub(super) struct Version {
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    by_path: HashMap<String, Arc<Method>>,
+    /// In the order of [`METHODS`].
+    pub(super) methods: Vec<Arc<Counters>>,
     pub(super) received_bytes: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
     /// Written only when a version is first seen.
@@ -93,30 +100,8 @@ pub(crate) struct Calls {
 impl Calls {
     /// `expected`: a call with one answer that takes longer is told of.
     pub(crate) fn new(expected: Duration) -> Calls {
-        let methods = descriptors::services().flat_map(|service| service.methods().collect::<Vec<_>>());
-        let by_path = methods.map(|method| {
-            let service = method.parent_service().full_name().to_owned();
-            let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
-                (false, false) => "unary",
-                (true, false) => "client_stream",
-                (false, true) => "server_stream",
-                (true, true) => "bidi_stream",
-            };
-            let path = format!("/{service}/{}", method.name());
-            let method = Method {
-                service,
-                name: method.name().to_owned(),
-                kind,
-                started: AtomicU64::new(0),
-                received: AtomicU64::new(0),
-                sent: AtomicU64::new(0),
-                handled: Default::default(),
-                seconds: Histogram::new(Duration::from_micros(100), 20),
-            };
-            (path, Arc::new(method))
-        });
         Calls {
-            by_path: by_path.collect(),
+            methods: METHODS.iter().map(|method| Arc::new(Counters::new(method))).collect(),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             versions: RwLock::default(),
@@ -124,19 +109,37 @@ impl Calls {
         }
     }
 
-    /// All methods, in the order of their paths.
-    pub(super) fn methods(&self) -> Vec<&Arc<Method>> {
-        let mut methods: Vec<_> = self.by_path.iter().collect();
-        methods.sort_by_key(|(path, _)| *path);
-        methods.into_iter().map(|(_, method)| method).collect()
-    }
-
-    pub(super) fn method(&self, path: &str) -> Option<&Arc<Method>> {
-        self.by_path.get(path)
+    pub(super) fn method(&self, path: &str) -> Option<&Arc<Counters>> {
+        methods::find(path).map(|found| &self.methods[found])
     }
 
     pub(super) fn versions(&self) -> Vec<Arc<Version>> {
         self.versions.read().clone()
+    }
+
+    /// Answers a call, and counts it.
+    pub(crate) async fn count<F: Future<Output = Response<Body>>>(
+        self: &Arc<Calls>,
+        request: Request<Body>,
+        answer: impl FnOnce(Request<Body>) -> F,
+    ) -> Response<Body> {
+        let Some(method) = self.method(request.uri().path()).cloned() else { return answer(request).await };
+        let version = self.version(request.headers());
+        let by_kind = if method.method.kind == Kind::Unary { &version.unary } else { &version.stream };
+        by_kind.fetch_add(1, Ordering::Relaxed);
+        method.started.fetch_add(1, Ordering::Relaxed);
+        let from = request.extensions().get::<ClientAddress>().map(|from| from.0);
+        let mut handling = Handling::begin(self.clone(), method.clone(), from);
+        let counted = Counted::new(self.clone(), method.clone(), Way::In);
+        let response =
+            answer(request.map(|body| Body::new(Observed { body, counted, handling: None }))).await;
+        handling.made = Some(handling.began.elapsed());
+        if let Some(status) = Status::from_header_map(response.headers()) {
+            handling.end(status.code());
+            return response;
+        }
+        let counted = Counted::new(self.clone(), method, Way::Out);
+        response.map(|body| Body::new(Observed { body, counted, handling: Some(handling) }))
     }
 
     fn version(&self, headers: &HeaderMap) -> Arc<Version> {
@@ -159,65 +162,10 @@ impl Calls {
     }
 }
 
-/// The layer.
-#[derive(Clone)]
-pub(crate) struct CountCalls<S> {
-    inner: S,
-    calls: Arc<Calls>,
-}
-
-impl<S> CountCalls<S> {
-    pub(crate) fn new(inner: S, calls: Arc<Calls>) -> CountCalls<S> {
-        CountCalls { inner, calls }
-    }
-}
-
-impl<S> Service<Request<Body>> for CountCalls<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Some(method) = self.calls.method(request.uri().path()).cloned() else {
-            return Box::pin(self.inner.call(request));
-        };
-        let version = self.calls.version(request.headers());
-        let by_kind = if method.kind == "unary" { &version.unary } else { &version.stream };
-        by_kind.fetch_add(1, Ordering::Relaxed);
-        method.started.fetch_add(1, Ordering::Relaxed);
-        let calls = self.calls.clone();
-        let from = request.extensions().get::<ClientAddress>().map(|from| from.0);
-        let handling = Handling::begin(calls.clone(), method.clone(), from);
-        let counted = Counted::new(calls.clone(), method.clone(), Way::In);
-        let response =
-            self.inner.call(request.map(|body| Body::new(Observed { body, counted, handling: None })));
-        Box::pin(async move {
-            let mut handling = handling;
-            let response = response.await?;
-            handling.made = Some(handling.began.elapsed());
-            if let Some(status) = Status::from_header_map(response.headers()) {
-                handling.end(status.code());
-                return Ok(response);
-            }
-            let counted = Counted::new(calls, method, Way::Out);
-            Ok(response.map(|body| Body::new(Observed { body, counted, handling: Some(handling) })))
-        })
-    }
-}
-
 /// A call under way. One that is dropped was given up by its client.
 struct Handling {
     calls: Arc<Calls>,
-    method: Arc<Method>,
+    method: Arc<Counters>,
     from: Option<SocketAddr>,
     began: Instant,
     /// How long the answer took to make. What is left is the client's, who takes it as fast as it likes.
@@ -226,7 +174,7 @@ struct Handling {
 }
 
 impl Handling {
-    fn begin(calls: Arc<Calls>, method: Arc<Method>, from: Option<SocketAddr>) -> Handling {
+    fn begin(calls: Arc<Calls>, method: Arc<Counters>, from: Option<SocketAddr>) -> Handling {
         Handling { calls, method, from, began: Instant::now(), made: None, ended: false }
     }
 
@@ -237,9 +185,9 @@ impl Handling {
         let (method, took) = (&self.method, self.began.elapsed());
         method.handled[code as usize].fetch_add(1, Ordering::Relaxed);
         method.seconds.observe(took);
-        if method.kind == "unary" {
+        if method.method.kind == Kind::Unary {
             let took = self.made.unwrap_or(took);
-            self.calls.slow.call(took, || format!("/{}/{}", method.service, method.name), self.from);
+            self.calls.slow.call(took, || method.method.path.to_owned(), self.from);
         }
     }
 }
@@ -259,13 +207,13 @@ enum Way {
 /// Counts messages by the heads of their frames.
 struct Counted {
     calls: Arc<Calls>,
-    method: Arc<Method>,
+    method: Arc<Counters>,
     way: Way,
     heads: Heads,
 }
 
 impl Counted {
-    fn new(calls: Arc<Calls>, method: Arc<Method>, way: Way) -> Counted {
+    fn new(calls: Arc<Calls>, method: Arc<Counters>, way: Way) -> Counted {
         Counted { calls, method, way, heads: Heads::default() }
     }
 

@@ -24,7 +24,7 @@ use page::Page;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(crate) use calls::{Calls, CountCalls};
+pub(crate) use calls::Calls;
 pub(crate) use changes::Changes;
 
 pub(crate) struct Metrics {

@@ -1,6 +1,6 @@
 //! The sections of the page that others measure: calls, what was applied, compaction, peers.
 
-use super::calls::{CODES, Calls, Method};
+use super::calls::{CODES, Calls, Counters};
 use super::changes::Changes;
 use super::page::{Page, escaped};
 use crate::spans::SpanCounters;
@@ -9,20 +9,21 @@ use meerkat_types::{Consistency, Key, KeyRange, RangeQuery, RevisionBounds, Sort
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
-type Counter = fn(&Method) -> &AtomicU64;
+type Counter = fn(&Counters) -> &AtomicU64;
 
 fn read(counter: &AtomicU64) -> f64 {
     counter.load(Ordering::Relaxed) as f64
 }
 
-fn labels(method: &Method) -> String {
-    let Method { service, name, kind, .. } = method;
+fn labels(counters: &Counters) -> String {
+    let method = counters.method;
+    let (service, name, kind) = (method.service(), method.method(), method.kind.name());
     format!("grpc_method=\"{name}\",grpc_service=\"{service}\",grpc_type=\"{kind}\"")
 }
 
 /// Calls of clients. `extensive`: with the time that each took.
 pub(super) fn calls(page: &mut Page, calls: &Calls, extensive: bool) {
-    let methods = calls.methods();
+    let methods = &calls.methods;
     let counters: [(&str, &str, Counter); 3] = [
         ("grpc_server_started_total", "Calls begun.", |method| &method.started),
         ("grpc_server_msg_received_total", "Messages received.", |method| &method.received),
@@ -30,12 +31,12 @@ pub(super) fn calls(page: &mut Page, calls: &Calls, extensive: bool) {
     ];
     for (name, help, counter) in counters {
         page.head(name, "counter", help);
-        for method in &methods {
+        for method in methods {
             page.sample(name, &format!("{{{}}}", labels(method)), read(counter(method)));
         }
     }
     page.head("grpc_server_handled_total", "counter", "Calls ended, by code.");
-    for method in &methods {
+    for method in methods {
         for (code, count) in CODES.iter().zip(&method.handled) {
             let labels = format!("{{grpc_code=\"{code}\",{}}}", labels(method));
             page.sample("grpc_server_handled_total", &labels, read(count));

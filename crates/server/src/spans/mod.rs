@@ -5,7 +5,7 @@
 //! are spans of what took the time.
 //!
 //! Always true: no request waits for the collector. A span that finds no room in the queue is dropped, and
-//! counted. Without the flag there is no [`Tracer`], no layer and no task.
+//! counted. Without the flag there is no [`Tracer`] and no task.
 
 mod collector;
 mod exporter;
@@ -16,14 +16,13 @@ mod trace_context;
 mod traced;
 
 use crate::config::TracingOptions;
-use crate::descriptors;
+use crate::methods::{self, METHODS, Method};
 use collector::OverGrpc;
 use exporter::Exporter;
 use meerkat_fault::Mutex;
 use meerkat_proto::pb::otlp;
 use meerkat_raft::tasks::{spawn_part, watched};
 use span::Begun;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, oneshot};
@@ -32,7 +31,6 @@ use trace_context::{Parent, TraceId, state_of};
 
 pub(crate) use sampling::MILLION;
 pub(crate) use stage::stage;
-pub(crate) use traced::Traced;
 
 /// Spans that may wait for the collector: some megabytes at most.
 const QUEUE_SPANS: usize = 2_048;
@@ -48,22 +46,12 @@ pub(crate) struct SpanCounters {
     pub(crate) failed: AtomicU64,
 }
 
-/// The name of a method, and its two parts.
-#[derive(Debug)]
-struct Method {
-    name: String,
-    service: String,
-    method: String,
-}
-
 /// Begins spans and sends them off. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Tracer(Arc<Inner>);
 
 struct Inner {
     per_million: u32,
-    /// By path. What is not here is no method of ours, and its name would be its caller's text.
-    methods: HashMap<String, Arc<Method>>,
     queue: mpsc::Sender<otlp::Span>,
     counters: Arc<SpanCounters>,
     exporting: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
@@ -80,7 +68,7 @@ impl Tracer {
         let task = spawn_part("trace export", watched("trace export", exporter.run(stopped)));
         let exporting = Mutex::new(Some((stop, task)));
         let per_million = options.per_million;
-        Tracer(Arc::new(Inner { per_million, methods: methods(), queue, counters, exporting }))
+        Tracer(Arc::new(Inner { per_million, queue, counters, exporting }))
     }
 
     /// Sends what waits, for as long as that may take at the end; spans that come later are dropped.
@@ -98,8 +86,9 @@ impl Tracer {
         &self.0.counters
     }
 
-    /// The span of a call, if it is to have one.
-    fn begin(&self, path: &str, headers: &http::HeaderMap) -> Option<(Begun, Arc<Method>)> {
+    /// The span of a call, if it is to have one. What is no method of ours has none: its name would be its
+    /// caller's text.
+    fn begin(&self, path: &str, headers: &http::HeaderMap) -> Option<(Begun, &'static Method)> {
         let parent = Parent::of(headers);
         if parent.is_none() && self.0.per_million == 0 {
             return None;
@@ -108,7 +97,7 @@ impl Tracer {
         if !sampling::is_sampled(parent.as_ref(), &trace, self.0.per_million) {
             return None;
         }
-        let method = self.0.methods.get(path)?.clone();
+        let method = &METHODS[methods::find(path)?];
         let state = if parent.is_some() { state_of(headers) } else { String::new() };
         Some((Begun::call(trace, parent.map(|parent| parent.span), state), method))
     }
@@ -118,16 +107,6 @@ impl Tracer {
             self.0.counters.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
-}
-
-fn methods() -> HashMap<String, Arc<Method>> {
-    let methods = descriptors::services().flat_map(|service| service.methods().collect::<Vec<_>>());
-    let named = methods.map(|method| {
-        let (service, method) = (method.parent_service().full_name().to_owned(), method.name().to_owned());
-        let name = format!("{service}/{method}");
-        (format!("/{name}"), Arc::new(Method { name, service, method }))
-    });
-    named.collect()
 }
 
 /// Who the spans are of.
@@ -146,7 +125,7 @@ mod tests {
     fn tracer(per_million: u32) -> (Tracer, mpsc::Receiver<otlp::Span>) {
         let (queue, spans) = mpsc::channel(1);
         let (counters, exporting) = (Arc::default(), Mutex::new(None));
-        (Tracer(Arc::new(Inner { per_million, methods: methods(), queue, counters, exporting })), spans)
+        (Tracer(Arc::new(Inner { per_million, queue, counters, exporting })), spans)
     }
 
     fn headers(parent: Option<&str>) -> http::HeaderMap {
@@ -172,8 +151,8 @@ mod tests {
             (MILLION, "/meerkat.peer.v1.Peer/Append", SAMPLED, None),
         ] {
             let begun = tracer(per_million).0.begin(path, &headers(parent));
-            let name = begun.map(|(_, method)| method.name.clone());
-            assert_eq!(name.as_deref(), expected, "{per_million} {path} {parent:?}");
+            let name = begun.map(|(_, method)| method.name());
+            assert_eq!(name, expected, "{per_million} {path} {parent:?}");
         }
     }
 
