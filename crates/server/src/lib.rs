@@ -21,6 +21,7 @@ mod http;
 mod lease;
 mod listen;
 pub mod local_store;
+mod member;
 mod memory;
 mod methods;
 mod metrics;

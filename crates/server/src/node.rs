@@ -13,6 +13,7 @@ use crate::http::{self, HttpState};
 use crate::lease::{self, Book, Desk, Expiry, LeaseCounters, Renewals};
 use crate::listen::{self, ListenError, Listener, Ports};
 use crate::local_store::LocalStore;
+use crate::member::Member;
 use crate::metrics::{Calls, Changes, Metrics};
 use crate::open_files;
 use crate::publish::publish;
@@ -253,15 +254,16 @@ async fn serve_until<L: Listener>(
         peer_servers.spawn(watched("peer port", serving));
     }
     let guard = Guard::new(raft.clone(), tokens, request_timeout(&config));
+    let member = Member::new(raft.clone(), guard, &config);
     let http_state = HttpState { raft: raft.clone(), metrics, pressure: upkeep.pressure.clone() };
-    let before = (&upkeep.pressure, &guard);
-    let observers = (calls, tracer.clone());
-    let services = grpc::router(&raft, &hub, &watch_counters, (&book, renewals), before, observers, &config);
+    let (leases, observers) = ((book, renewals), (calls, tracer.clone()));
+    let pressure = &upkeep.pressure;
+    let services = grpc::router(&member, &hub, &watch_counters, leases, pressure, observers, &config);
     let ports = (ports.client, ports.client_http, ports.metrics);
     open_to_clients(&mut servers, ports, (services, http_state), (&config, &stopping));
     let (ready, is_ready) = watch::channel(false);
     if let Some(door) = door {
-        let store = LocalStore::new(raft.clone(), hub.clone(), guard, &config);
+        let store = LocalStore::new(member, hub.clone(), &config);
         servers.spawn(watched("list-watch door", run_door(door, store, is_ready, stopping)));
     }
     tracing::info!(member = %raft.member_id(), cluster = %raft.cluster_id(), "serving client traffic");

@@ -1,12 +1,12 @@
-//! The KV service: convert, check, propose or read, answer.
+//! The KV service: convert, have the member propose or read, answer.
 
 use super::header::Headers;
 use super::range_stream;
 use super::status;
-use crate::auth::{Caller, Guard};
+use crate::auth::Caller;
 use crate::config::Config;
+use crate::member::{By, LONG_READS_MAX, Member};
 use crate::slow::Slow;
-use crate::space::Quota;
 use crate::spans::stage;
 use futures::stream::BoxStream;
 use meerkat_proto::convert;
@@ -14,32 +14,22 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::kv_server::Kv;
 use meerkat_raft::RaftNode;
 use meerkat_state::{Need, ReadError, StateReader, needs_of_txn};
-use meerkat_types::{
-    Access, Command, Consistency, DeleteRange, KeyRange, Outcome, Put, RangeAnswer, RangeQuery, TxnOp,
-};
+use meerkat_types::{Access, Consistency, DeleteRange, KeyRange, Put, RangeAnswer, RangeQuery, TxnOp};
 use prost::Message;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 
-/// What etcd's internal request weighs above the client's message: its header and two tags. Counted
-/// in, so that the largest value that fits is the same here and there.
-pub(crate) const INTERNAL_REQUEST_BYTES: usize = 18;
-
 /// A page this short is read where the request is served; a longer one goes to a thread that may
 /// block.
 const INLINE_KEYS_MAX: usize = 64;
 
-/// Long reads at once. More would only take the processors from everybody else.
-pub(crate) const LONG_READS_MAX: usize = 8;
-
 #[derive(Clone)]
 pub(crate) struct KvService {
+    member: Member,
     raft: Arc<RaftNode>,
     headers: Headers,
-    quota: Quota,
-    guard: Guard,
     long_reads: Arc<Semaphore>,
     slow_reads: Arc<Slow>,
     max_txn_ops: usize,
@@ -47,36 +37,15 @@ pub(crate) struct KvService {
 }
 
 impl KvService {
-    pub(crate) fn new(raft: Arc<RaftNode>, headers: Headers, guard: Guard, config: &Config) -> KvService {
+    pub(crate) fn new(member: Member, headers: Headers, config: &Config) -> KvService {
         KvService {
-            quota: Quota::new(raft.clone(), config),
-            raft,
+            raft: member.raft.clone(),
+            member,
             headers,
-            guard,
             long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)),
             slow_reads: Arc::new(Slow::new(config.warning_apply_duration)),
             max_txn_ops: config.max_txn_ops,
             max_request_bytes: config.max_request_bytes,
-        }
-    }
-
-    /// Refuses what would make too large a log entry; `bytes` is the client's message.
-    fn check_size(&self, bytes: usize) -> Result<(), Status> {
-        if self.max_request_bytes < bytes + INTERNAL_REQUEST_BYTES {
-            return Err(status::etcd(meerkat_proto::error_text::EtcdError::RequestTooLarge));
-        }
-        Ok(())
-    }
-
-    async fn propose(&self, caller: &Caller, command: Command) -> Result<Outcome, Status> {
-        self.quota.admit(&command).await.map_err(status::no_room)?;
-        // The client's message was measured already; our own encoding differs by a few bytes for
-        // each operation.
-        let bytes_max = self.max_request_bytes + meerkat_types::limits::REQUEST_OVERHEAD_BYTES;
-        let outcome = stage("raft.propose", self.guard.propose(caller, command, bytes_max)).await;
-        match outcome.map_err(|error| status::propose(&error))? {
-            Outcome::Refused(refusal) => Err(status::refused(&refusal)),
-            outcome => Ok(outcome),
         }
     }
 
@@ -183,10 +152,8 @@ impl Kv for KvService {
         let wire = request.into_inner();
         let bytes = wire.encoded_len();
         let put = Put::try_from(wire).map_err(status::bad_request)?;
-        self.check_size(bytes)?;
-        let Outcome::Put(done) = self.propose(&caller, Command::Put(put)).await? else {
-            return Err(status::mismatched_outcome());
-        };
+        self.member.check_size(bytes)?;
+        let done = self.member.put(By::Client(&caller), put).await?;
         Ok(Response::new(convert::answer::put(self.headers.at(done.revision), done)))
     }
 
@@ -198,10 +165,8 @@ impl Kv for KvService {
         let wire = request.into_inner();
         let bytes = wire.encoded_len();
         let delete = DeleteRange::try_from(wire).map_err(status::bad_request)?;
-        self.check_size(bytes)?;
-        let Outcome::DeleteRange(done) = self.propose(&caller, Command::DeleteRange(delete)).await? else {
-            return Err(status::mismatched_outcome());
-        };
+        self.member.check_size(bytes)?;
+        let done = self.member.delete_range(By::Client(&caller), delete).await?;
         Ok(Response::new(convert::answer::delete_range(self.headers.at(done.revision), done)))
     }
 
@@ -226,11 +191,8 @@ impl Kv for KvService {
             self.judge_pace(began, "read-only txn ", request, done.as_ref().err());
             done?
         } else {
-            self.check_size(bytes)?;
-            let Outcome::Txn(done) = self.propose(&caller, Command::Txn(txn)).await? else {
-                return Err(status::mismatched_outcome());
-            };
-            done
+            self.member.check_size(bytes)?;
+            self.member.txn(By::Client(&caller), txn).await?
         };
         Ok(Response::new(convert::answer::txn(self.headers.at(done.revision), done)))
     }
@@ -241,9 +203,7 @@ impl Kv for KvService {
     ) -> Result<Response<pb::CompactionResponse>, Status> {
         let caller = Caller::of(&request);
         let (compact, physical) = convert::kv::compaction(request.into_inner());
-        let Outcome::Compact(revision) = self.propose(&caller, Command::Compact(compact)).await? else {
-            return Err(status::mismatched_outcome());
-        };
+        let revision = self.member.compact(By::Client(&caller), compact).await?;
         if physical && !self.raft.compaction().finished(compact.revision).await {
             return Err(status::etcd(meerkat_proto::error_text::EtcdError::Stopped));
         }

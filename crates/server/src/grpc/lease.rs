@@ -3,10 +3,8 @@
 use super::header::Headers;
 use super::status;
 use crate::auth::{Caller, Credentials, Guard};
-use crate::config::Config;
 use crate::lease::{Book, Renewals};
-use crate::space::Quota;
-use crate::spans::stage;
+use crate::member::{By, Member};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use meerkat_fault::Mutex;
@@ -15,62 +13,31 @@ use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::lease_server::Lease;
 use meerkat_raft::RaftNode;
 use meerkat_state::{Need, StateReader};
-use meerkat_types::{Access, Command, GrantLease, LeaseId, LeaseTtl, Outcome, Refusal};
+use meerkat_types::{Access, LeaseId};
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Renewals of one stream that are under way; answers keep the order of the requests.
 const RENEWALS_PER_STREAM: usize = 1_024;
-/// A grant's or a revoke's entry is a few numbers.
-const ENTRY_BYTES_MAX: usize = 1_024;
-/// How often a free name is looked for; among 2^63 the first one is.
-const NAMES_MAX: usize = 3;
 
 #[derive(Clone)]
 pub(crate) struct LeaseService {
+    member: Member,
     raft: Arc<RaftNode>,
     headers: Headers,
-    quota: Quota,
     book: Arc<Mutex<Book>>,
     renewals: Renewals,
     guard: Guard,
-    ttl_seconds_min: i64,
 }
 
 impl LeaseService {
     pub(crate) fn new(
-        raft: Arc<RaftNode>,
+        member: Member,
         headers: Headers,
         (book, renewals): (Arc<Mutex<Book>>, Renewals),
-        guard: Guard,
-        config: &Config,
     ) -> LeaseService {
-        let quota = Quota::new(raft.clone(), config);
-        LeaseService { raft, headers, quota, book, renewals, guard, ttl_seconds_min: ttl_seconds_min(config) }
-    }
-
-    async fn propose(&self, caller: &Caller, command: Command) -> Result<Outcome, Status> {
-        self.quota.admit(&command).await.map_err(status::no_room)?;
-        let outcome = stage("raft.propose", self.guard.propose(caller, command, ENTRY_BYTES_MAX)).await;
-        outcome.map_err(|error| status::propose(&error))
-    }
-
-    async fn grant(
-        &self,
-        caller: &Caller,
-        id: LeaseId,
-        ttl: LeaseTtl,
-    ) -> Result<pb::LeaseGrantResponse, Refused> {
-        match self.propose(caller, Command::GrantLease(GrantLease { id, ttl })).await? {
-            Outcome::LeaseGranted(granted) => Ok(pb::LeaseGrantResponse {
-                header: Some(self.headers.at(granted.revision)),
-                id: id.get(),
-                ttl: granted.ttl.seconds(),
-                error: String::new(),
-            }),
-            Outcome::Refused(refusal) => Err(Refused::By(refusal)),
-            _ => Err(Refused::With(status::mismatched_outcome())),
-        }
+        let (raft, guard) = (member.raft.clone(), member.guard.clone());
+        LeaseService { member, raft, headers, book, renewals, guard }
     }
 
     async fn read<T: Send + 'static>(
@@ -142,43 +109,6 @@ impl LeaseService {
 
 type Answer = Result<pb::LeaseKeepAliveResponse, Status>;
 
-enum Refused {
-    By(Refusal),
-    With(Status),
-}
-
-impl From<Status> for Refused {
-    fn from(status: Status) -> Refused {
-        Refused::With(status)
-    }
-}
-
-impl From<Refused> for Status {
-    fn from(refused: Refused) -> Status {
-        match refused {
-            Refused::By(refusal) => status::refused(&refusal),
-            Refused::With(status) => status,
-        }
-    }
-}
-
-/// A lease must outlive an election, or a change of leader would end it: as etcd, one and a half
-/// election timeouts in whole heartbeats, rounded up to a second.
-pub(crate) fn ttl_seconds_min(config: &Config) -> i64 {
-    let ticks = config.election_timeout_ms / config.heartbeat_interval_ms.max(1);
-    let millis = 3 * ticks / 2 * config.heartbeat_interval_ms;
-    i64::try_from(millis.div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
-}
-
-/// The time that a lease gets when `asked` seconds are asked for.
-pub(crate) fn ttl(asked: i64, min: i64) -> Option<LeaseTtl> {
-    LeaseTtl::from_seconds(asked.max(min))
-}
-
-pub(crate) fn random_name() -> Option<LeaseId> {
-    LeaseId::from_wire(rand::random::<i64>() & i64::MAX)
-}
-
 #[tonic::async_trait]
 impl Lease for LeaseService {
     async fn lease_grant(
@@ -187,20 +117,17 @@ impl Lease for LeaseService {
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
         let caller = Caller::of(&request);
         let request = request.into_inner();
-        let Some(ttl) = ttl(request.ttl, self.ttl_seconds_min) else {
+        let Some(ttl) = self.member.lease_ttl(request.ttl) else {
             return Err(self.refused(caller, EtcdError::LeaseTtlTooLarge).await);
         };
-        if let Some(id) = LeaseId::from_wire(request.id) {
-            return Ok(Response::new(self.grant(&caller, id, ttl).await?));
-        }
-        for _ in 0..NAMES_MAX {
-            let Some(id) = random_name() else { continue };
-            match self.grant(&caller, id, ttl).await {
-                Err(Refused::By(Refusal::LeaseExists)) => {}
-                answer => return Ok(Response::new(answer?)),
-            }
-        }
-        Err(status::etcd(EtcdError::LeaseExist))
+        let name = LeaseId::from_wire(request.id);
+        let (id, granted) = self.member.grant(By::Client(&caller), name, ttl).await?;
+        Ok(Response::new(pb::LeaseGrantResponse {
+            header: Some(self.headers.at(granted.revision)),
+            id: id.get(),
+            ttl: granted.ttl.seconds(),
+            error: String::new(),
+        }))
     }
 
     async fn lease_revoke(
@@ -211,13 +138,8 @@ impl Lease for LeaseService {
         let Some(lease) = LeaseId::from_wire(request.into_inner().id) else {
             return Err(self.refused(caller, EtcdError::LeaseNotFound).await);
         };
-        match self.propose(&caller, Command::RevokeLease(lease)).await? {
-            Outcome::LeaseRevoked(revision) => {
-                Ok(Response::new(pb::LeaseRevokeResponse { header: Some(self.headers.at(revision)) }))
-            }
-            Outcome::Refused(refusal) => Err(status::refused(&refusal)),
-            _ => Err(status::mismatched_outcome()),
-        }
+        let revision = self.member.revoke(By::Client(&caller), lease).await?;
+        Ok(Response::new(pb::LeaseRevokeResponse { header: Some(self.headers.at(revision)) }))
     }
 
     type LeaseKeepAliveStream = BoxStream<'static, Answer>;
@@ -313,22 +235,4 @@ fn until_error(answers: impl futures::Stream<Item = Answer>) -> impl futures::St
         *ended |= matches!(item, Some(Err(_)));
         std::future::ready(item)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use meerkat_types::limits;
-
-    #[test]
-    fn a_time_to_live_is_raised_to_the_least_and_refused_above_the_most() {
-        let seconds = |asked| ttl(asked, 2).map(LeaseTtl::seconds);
-        for (asked, given) in [(i64::MIN, 2), (-1, 2), (0, 2), (1, 2), (2, 2), (3, 3)] {
-            assert_eq!(seconds(asked), Some(given));
-        }
-        let max = limits::LEASE_TTL_SECONDS_MAX;
-        assert_eq!(seconds(max), Some(max));
-        assert_eq!(seconds(max + 1), None);
-        assert_eq!(seconds(i64::MAX), None);
-    }
 }

@@ -8,8 +8,8 @@ mod downgrade;
 mod election;
 mod header;
 mod health;
-pub(crate) mod kv;
-pub(crate) mod lease;
+mod kv;
+mod lease;
 mod line;
 mod lock;
 mod maintenance;
@@ -20,10 +20,11 @@ pub(crate) mod status;
 mod transport_errors;
 pub(crate) mod watch;
 
-use crate::auth::{Guard, Passwords};
+use crate::auth::Passwords;
 use crate::config::Config;
 use crate::contained::contained;
 use crate::lease::{Book, Renewals};
+use crate::member::Member;
 use crate::memory::Pressure;
 use crate::metrics::Calls;
 use crate::spans::Tracer;
@@ -32,7 +33,6 @@ use axum::response::IntoResponse;
 use header::Headers;
 use meerkat_fault::Mutex;
 use meerkat_proto::pb;
-use meerkat_raft::RaftNode;
 use meerkat_types::limits;
 use meerkat_watch::Hub;
 use std::sync::Arc;
@@ -41,29 +41,24 @@ use watch::{WatchCounters, WatchService};
 
 /// Every gRPC service of the client port.
 pub(crate) fn router(
-    raft: &Arc<RaftNode>,
+    member: &Member,
     hub: &Hub,
     counters: &Arc<WatchCounters>,
-    (book, renewals): (&Arc<Mutex<Book>>, Renewals),
-    (pressure, guard): (&Arc<Pressure>, &Guard),
+    leases: (Arc<Mutex<Book>>, Renewals),
+    pressure: &Arc<Pressure>,
     (calls, tracer): (Arc<Calls>, Option<Tracer>),
     config: &Config,
 ) -> axum::Router {
+    let Member { raft, guard, .. } = member;
     let headers = Headers::new(raft.clone());
     let message_bytes_max = config.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES;
-    let kv = kv::KvService::new(raft.clone(), headers.clone(), guard.clone(), config);
+    let kv = kv::KvService::new(member.clone(), headers.clone(), config);
     let kv = pb::etcdserver::kv_server::KvServer::new(kv)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(i32::MAX as usize);
     let cluster = cluster::ClusterService::new(raft.clone(), headers.clone(), guard.clone());
     let maintenance = maintenance::MaintenanceService::new(raft.clone(), headers.clone(), config);
-    let lease = lease::LeaseService::new(
-        raft.clone(),
-        headers.clone(),
-        (book.clone(), renewals),
-        guard.clone(),
-        config,
-    );
+    let lease = lease::LeaseService::new(member.clone(), headers.clone(), leases);
     let lease =
         pb::etcdserver::lease_server::LeaseServer::new(lease).max_encoding_message_size(i32::MAX as usize);
     let passwords = Passwords::new(config.auth.bcrypt_cost);

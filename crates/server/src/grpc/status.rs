@@ -5,7 +5,7 @@
 
 use super::snapshot::SnapshotError;
 use crate::auth::PasswordError;
-use crate::space::NoRoom;
+use crate::member::WriteError;
 use meerkat_proto::convert::BadRequest;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_raft::{
@@ -95,9 +95,16 @@ pub(crate) fn propose(error: &ProposeError) -> Status {
     }
 }
 
-/// This member has no room for a write; it was not proposed.
-pub(crate) fn no_room(_: NoRoom) -> Status {
-    etcd(EtcdError::NoSpace)
+impl From<WriteError> for Status {
+    fn from(error: WriteError) -> Status {
+        match error {
+            WriteError::TooLarge => etcd(EtcdError::RequestTooLarge),
+            WriteError::NoRoom => etcd(EtcdError::NoSpace),
+            WriteError::Proposal(error) => propose(&error),
+            WriteError::Refused(refusal) => refused(&refusal),
+            WriteError::Mismatched => mismatched_outcome(),
+        }
+    }
 }
 
 pub(crate) fn read_index(error: ReadIndexError) -> Status {

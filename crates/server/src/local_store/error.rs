@@ -2,7 +2,7 @@
 //!
 //! Always true: only [`LocalError::Unknown`] leaves open whether a write happened.
 
-use crate::space::NoRoom;
+use crate::member::WriteError;
 use meerkat_raft::{LessorError, ProposeError, ReadIndexError};
 use meerkat_state::ReadError;
 use meerkat_types::{AuthRefusal, Refusal};
@@ -59,9 +59,15 @@ impl From<Refusal> for LocalError {
     }
 }
 
-impl From<NoRoom> for LocalError {
-    fn from(_: NoRoom) -> LocalError {
-        Refusal::NoSpace.into()
+impl From<WriteError> for LocalError {
+    fn from(error: WriteError) -> LocalError {
+        match error {
+            WriteError::TooLarge => LocalError::TooLarge,
+            WriteError::NoRoom => Refusal::NoSpace.into(),
+            WriteError::Proposal(error) => error.into(),
+            WriteError::Refused(refusal) => refusal.into(),
+            WriteError::Mismatched => LocalError::mismatched_outcome(),
+        }
     }
 }
 

@@ -17,24 +17,19 @@ pub use error::LocalError;
 pub use row::{LocalChange, LocalRow};
 pub use watch::{LocalBatch, LocalWatch};
 
-use crate::auth::Guard;
 use crate::config::Config;
-use crate::grpc::kv::{INTERNAL_REQUEST_BYTES, LONG_READS_MAX};
-use crate::grpc::lease as leases;
-use crate::space::Quota;
+use crate::member::{By, LONG_READS_MAX, Member};
 use bytes::Bytes;
-use meerkat_proto::convert;
-use meerkat_proto::pb::etcdserver as pb;
-use meerkat_proto::pb::etcdserver::compare::{CompareResult, CompareTarget, TargetUnion};
-use meerkat_proto::pb::etcdserver::request_op::Request;
 use meerkat_raft::{RaftNode, Renewal};
 use meerkat_state::Pinned;
 use meerkat_types::{
-    Asker, AuthRevision, Command, Consistency, GrantLease, Key, KeyRange, LeaseId, Outcome, RangeQuery,
-    Refusal, Revision, RevisionBounds, Sort, TxnDone, TxnOpDone, UserName, Way, limits,
+    Asker, AuthRevision, Compare, CompareOperator, CompareTarget, Consistency, DeleteRange, Key, KeyRange,
+    LeaseId, NewLease, NewValue, Put, RangeQuery, Revision, RevisionBounds, Sort, Txn, TxnDone, TxnOp,
+    TxnOpDone, UserName, Way,
 };
 use meerkat_watch::Hub;
-use prost::Message;
+use prost::encoding::encoded_len_varint;
+use prost::length_delimiter_len;
 use row::{rows, unsigned};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,10 +39,6 @@ use tokio::sync::{Semaphore, watch as channel};
 const INLINE_ROWS_MAX: usize = 64;
 /// A page ends with the row that reaches this.
 const PAGE_BYTES_MAX: usize = 8 << 20;
-/// How often a free name for a lease is looked for.
-const LEASE_NAMES_MAX: usize = 3;
-/// A grant's entry is a few numbers.
-const GRANT_BYTES_MAX: usize = 1_024;
 
 /// Some rows in the order of keys, all as of one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,28 +99,24 @@ pub enum LocalWritten {
 /// A handle to the store of this member. Clones are the same store.
 #[derive(Clone)]
 pub struct LocalStore {
+    member: Member,
     raft: Arc<RaftNode>,
-    quota: Quota,
     hub: Hub,
     access: LocalAccess,
     long_reads: Arc<Semaphore>,
     /// How long a read waits for a leader when none has been heard of for a while.
     patience: Duration,
-    max_request_bytes: usize,
-    lease_ttl_seconds_min: i64,
 }
 
 impl LocalStore {
-    pub(crate) fn new(raft: Arc<RaftNode>, hub: Hub, guard: Guard, config: &Config) -> LocalStore {
+    pub(crate) fn new(member: Member, hub: Hub, config: &Config) -> LocalStore {
         LocalStore {
-            quota: Quota::new(raft.clone(), config),
-            raft,
+            raft: member.raft.clone(),
+            access: LocalAccess::new(member.guard.clone()),
+            member,
             hub,
-            access: LocalAccess::new(guard),
             long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)),
             patience: Duration::from_millis(config.election_timeout_ms),
-            max_request_bytes: config.max_request_bytes,
-            lease_ttl_seconds_min: leases::ttl_seconds_min(config),
         }
     }
 
@@ -176,7 +163,7 @@ impl LocalStore {
     /// A key as of now, and the revision that this is as of.
     pub async fn get(&self, key: Bytes) -> Result<(Option<LocalRow>, u64), LocalError> {
         meerkat_fault::poisoned("poisoned_request", &key);
-        let key = Key::new(key).ok_or_else(|| LocalError::Unavailable("a key is not empty".to_owned()))?;
+        let key = named(key)?;
         self.become_fresh().await?;
         let answer = self.raft.reader().range(&query(KeyRange::One(key), None))?;
         let revision = unsigned(answer.revision);
@@ -193,21 +180,9 @@ impl LocalStore {
     ) -> Result<LocalWritten, LocalError> {
         meerkat_fault::poisoned("poisoned_request", &key);
         let expected = signed(expected).ok_or(LocalError::Future { asked: expected })?;
-        // As a client would send it, so that the same is too large and the same is refused.
-        let wire = guarded(&key, expected, write);
-        if self.max_request_bytes < wire.encoded_len() + INTERNAL_REQUEST_BYTES {
-            return Err(LocalError::TooLarge);
-        }
-        let txn = convert::txn::txn(wire, limits::TXN_OPERATIONS_MAX)
-            .map_err(|error| LocalError::Unavailable(error.to_string()))?;
-        let bytes_max = self.max_request_bytes + limits::REQUEST_OVERHEAD_BYTES;
-        let command = Command::Txn(txn);
-        self.quota.admit(&command).await?;
-        match self.raft.proposer().propose_for(asker.into(), command, bytes_max).await? {
-            Outcome::Txn(done) => written(done),
-            Outcome::Refused(refusal) => Err(refusal.into()),
-            _ => Err(LocalError::mismatched_outcome()),
-        }
+        self.member.check_size(bytes_on_the_wire(key.len(), expected, &write))?;
+        let txn = guarded(named(key)?, expected, write);
+        written(self.member.txn(By::Judged(asker.into()), txn).await?)
     }
 
     /// Every change under a prefix after a revision, and how far the member has come: at once when it is
@@ -221,20 +196,10 @@ impl LocalStore {
     /// A lease that ends by itself.
     pub async fn grant(&self, ttl_s: u64) -> Result<i64, LocalError> {
         let asked = i64::try_from(ttl_s).unwrap_or(i64::MAX);
-        let ttl = leases::ttl(asked, self.lease_ttl_seconds_min)
-            .ok_or_else(|| LocalError::Unavailable("a lease cannot live so long".to_owned()))?;
-        for _ in 0..LEASE_NAMES_MAX {
-            let Some(id) = leases::random_name() else { continue };
-            let command = Command::GrantLease(GrantLease { id, ttl });
-            self.quota.admit(&command).await?;
-            match self.raft.proposer().propose(command, GRANT_BYTES_MAX).await? {
-                Outcome::LeaseGranted(_) => return Ok(id.get()),
-                Outcome::Refused(Refusal::LeaseExists) => {}
-                Outcome::Refused(refusal) => return Err(refusal.into()),
-                _ => return Err(LocalError::mismatched_outcome()),
-            }
-        }
-        Err(Refusal::LeaseExists.into())
+        let ttl = self.member.lease_ttl(asked);
+        let ttl = ttl.ok_or_else(|| LocalError::Unavailable("a lease cannot live so long".to_owned()))?;
+        let (id, _) = self.member.grant(By::Judged(None), None, ttl).await?;
+        Ok(id.get())
     }
 
     /// Gives a lease its whole time again; false if it has ended. Nothing is written.
@@ -277,6 +242,10 @@ fn read_page(
     Ok(LocalPage { rows, revision, more: !pages.is_finished() })
 }
 
+fn named(key: Bytes) -> Result<Key, LocalError> {
+    Key::new(key).ok_or_else(|| LocalError::Unavailable("a key is not empty".to_owned()))
+}
+
 fn query(keys: KeyRange, at: Option<Revision>) -> RangeQuery {
     RangeQuery {
         keys,
@@ -307,26 +276,42 @@ fn span(prefix: &[u8], from: Bytes) -> Option<KeyRange> {
     }
 }
 
-fn guarded(key: &Bytes, expected: Revision, write: LocalWrite) -> pb::TxnRequest {
-    let compare = pb::Compare {
-        result: CompareResult::Equal.into(),
-        target: CompareTarget::Mod.into(),
-        key: key.clone(),
-        target_union: Some(TargetUnion::ModRevision(expected.get())),
-        ..pb::Compare::default()
+/// A write of `key` if its last one was at `expected`, else a look at it.
+fn guarded(key: Key, expected: Revision, write: LocalWrite) -> Txn {
+    let compare = Compare {
+        keys: KeyRange::One(key.clone()),
+        target: CompareTarget::Modified(expected),
+        operator: CompareOperator::Equal,
     };
+    let look =
+        RangeQuery { consistency: Consistency::Linearizable, ..query(KeyRange::One(key.clone()), None) };
     let change = match write {
-        LocalWrite::Put { value, lease } => {
-            let key = key.clone();
-            Request::RequestPut(pb::PutRequest { key, value, lease, ..Default::default() })
-        }
+        LocalWrite::Put { value, lease } => TxnOp::Put(Put {
+            key,
+            value: NewValue::Set(value),
+            lease: NewLease::Set(LeaseId::from_wire(lease)),
+            want_previous: false,
+        }),
         LocalWrite::Delete => {
-            Request::RequestDeleteRange(pb::DeleteRangeRequest { key: key.clone(), ..Default::default() })
+            TxnOp::DeleteRange(DeleteRange { keys: KeyRange::One(key), want_previous: false })
         }
     };
-    let look = Request::RequestRange(pb::RangeRequest { key: key.clone(), ..Default::default() });
-    let op = |request| vec![pb::RequestOp { request: Some(request) }];
-    pb::TxnRequest { compare: vec![compare], success: op(change), failure: op(look) }
+    Txn { compares: vec![compare], success: vec![change], failure: vec![TxnOp::Range(look)] }
+}
+
+/// What that transaction weighs as a client would send it, so that the same is too large.
+fn bytes_on_the_wire(key: usize, expected: Revision, write: &LocalWrite) -> usize {
+    // Every field has a tag of one byte. What is empty or zero is left out, but for the compared revision.
+    let message = |length: usize| 1 + length_delimiter_len(length) + length;
+    let bytes = |length: usize| if length == 0 { 0 } else { message(length) };
+    let number = |number: i64| 1 + encoded_len_varint(number.cast_unsigned());
+    let compare = number(2) + bytes(key) + number(expected.get());
+    let change = match write {
+        LocalWrite::Put { value, lease: 0 } => bytes(key) + bytes(value.len()),
+        LocalWrite::Put { value, lease } => bytes(key) + bytes(value.len()) + number(*lease),
+        LocalWrite::Delete => bytes(key),
+    };
+    message(compare) + message(message(change)) + message(message(bytes(key)))
 }
 
 fn written(done: TxnDone) -> Result<LocalWritten, LocalError> {
@@ -369,6 +354,46 @@ mod tests {
         check(b"a/", b"a0", &[], &[b"a/1", b"a0"]);
         check(b"", b"b", &[b"b", b"c"], &[b"a"]);
         check(b"\xff", b"\xff\x01", &[b"\xff\x01"], &[b"\xff"]);
+    }
+
+    #[test]
+    fn a_write_is_what_a_client_would_send_and_weighs_as_much() {
+        use meerkat_proto::pb::etcdserver as pb;
+        use pb::request_op::Request;
+        use prost::Message;
+        let op = |request| vec![pb::RequestOp { request: Some(request) }];
+        let (key, none) = (Bytes::from_static(b"a/key"), Bytes::new());
+        let put = |length, lease| LocalWrite::Put { value: vec![0; length].into(), lease };
+        for (expected, write) in [
+            (0, put(0, 0)),
+            (127, put(1, 7)),
+            (128, put(200, -1)),
+            (i64::MAX, put(1 << 20, i64::MAX)),
+            (9, LocalWrite::Delete),
+        ] {
+            let (key, range_end) = (key.clone(), none.clone());
+            let compare = pb::Compare {
+                target: pb::compare::CompareTarget::Mod.into(),
+                key: key.clone(),
+                target_union: Some(pb::compare::TargetUnion::ModRevision(expected)),
+                ..Default::default()
+            };
+            let look = pb::RangeRequest { key: key.clone(), ..Default::default() };
+            let change = match write.clone() {
+                LocalWrite::Put { value, lease } => {
+                    Request::RequestPut(pb::PutRequest { key, value, lease, ..Default::default() })
+                }
+                LocalWrite::Delete => {
+                    Request::RequestDeleteRange(pb::DeleteRangeRequest { key, range_end, prev_kv: false })
+                }
+            };
+            let failure = op(Request::RequestRange(look));
+            let wire = pb::TxnRequest { compare: vec![compare], success: op(change), failure };
+            let expected = Revision::new(expected);
+            assert_eq!(bytes_on_the_wire(5, expected, &write), wire.encoded_len(), "{write:?}");
+            let read = meerkat_proto::convert::txn::txn(wire, 1).expect("a transaction");
+            assert_eq!(guarded(Key::new("a/key".into()).expect("a key"), expected, write), read);
+        }
     }
 
     #[test]

@@ -14,4 +14,4 @@ mod quota;
 pub(crate) use bootstrap::defragment_if_worth_it;
 pub(crate) use disk::free_bytes;
 pub(crate) use keeper::keep;
-pub(crate) use quota::{NoRoom, Quota};
+pub(crate) use quota::Quota;

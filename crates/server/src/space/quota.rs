@@ -23,22 +23,18 @@ pub(crate) struct Quota {
     bytes: Option<u64>,
 }
 
-/// This member has no room for the write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRoom;
-
 impl Quota {
     pub(crate) fn new(raft: Arc<RaftNode>, config: &Config) -> Quota {
         Quota { raft, bytes: config.quota_backend_bytes }
     }
 
-    /// Lets a command pass that there is room for. If there is none, the cluster is told.
-    pub(crate) async fn admit(&self, command: &Command) -> Result<(), NoRoom> {
-        if fits(self.raft.live_bytes(), cost(command), self.bytes) {
-            return Ok(());
+    /// Whether there is room for a command. If there is none, the cluster is told.
+    pub(crate) async fn admits(&self, command: &Command) -> bool {
+        let fits = fits(self.raft.live_bytes(), cost(command), self.bytes);
+        if !fits {
+            raise_own(&self.raft).await;
         }
-        raise_own(&self.raft).await;
-        Err(NoRoom)
+        fits
     }
 }
 
