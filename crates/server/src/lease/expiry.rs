@@ -84,7 +84,7 @@ impl Expiry {
         let count = leases.len();
         desk.book.lock().lead(term, leases, Instant::now(), self.grace);
         desk.open.send_replace(Some(term));
-        tracing::info!(%term, leases = count, "this member leads and keeps the deadlines of leases");
+        tracing::info!(term = term.0, leases = count, "this member leads and keeps the deadlines of leases");
     }
 
     /// Returns when this member has applied all that was committed before its term.
@@ -116,7 +116,10 @@ impl Expiry {
         let notes = book.take_notes(Instant::now(), limits::LEASE_NOTES_MAX);
         if !notes.is_empty() && !self.desk.scribe.try_note(term, notes) {
             // Their leases stay marked, which costs each one's next renewal an entry and nothing else.
-            tracing::debug!(%term, "notes about leases wait for the next interval: the log is behind");
+            tracing::debug!(
+                term = term.0,
+                "notes about leases wait for the next interval: the log is behind"
+            );
         }
     }
 }
