@@ -3,6 +3,8 @@
 //! A token of an older revision is refused, so whatever is taken from a user is gone with the next
 //! request. The signing method is the configured one, whatever a token's own head says.
 
+mod signatures;
+
 use crate::config::{ConfigError, JwtOptions};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
 use meerkat_types::{AuthRevision, UserName};
@@ -29,6 +31,8 @@ pub(crate) struct Jwt {
 impl Jwt {
     /// Reads the keys.
     pub(crate) fn open(options: &JwtOptions) -> Result<Jwt, ConfigError> {
+        // A member before this one in the same process has installed the same.
+        let _ = signatures::BY_RING.install_default();
         let algorithm = algorithm(&options.sign_method)?;
         let (sign, check) = match algorithm {
             Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512 => {
@@ -39,6 +43,7 @@ impl Jwt {
         };
         let mut validation = Validation::new(algorithm);
         validation.leeway = 0;
+        validation.validate_nbf = true;
         validation.validate_aud = false;
         Ok(Jwt { algorithm, sign, check, validation, ttl: options.ttl })
     }

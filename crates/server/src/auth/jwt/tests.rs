@@ -2,6 +2,7 @@
 
 use super::*;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SignatureAlgorithm};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -93,6 +94,32 @@ fn a_token_of_another_key_or_method_or_time_is_nobodys() {
     // A head that says there is no signature, with a claim of being root.
     assert_eq!(ours.read("eyJhbGciOiJub25lIn0.eyJ1c2VybmFtZSI6InJvb3QiLCJyZXZpc2lvbiI6MX0."), None);
     assert_eq!(ours.read("abcdefghijklmnop.17"), None, "a simple token");
+}
+
+#[test]
+fn claims_of_the_wrong_type_or_time_are_refused() {
+    let keys = Keys::new();
+    let jwt = Jwt::open(&keys.secret("HS256", b"ours")).expect("keys");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let (past, future) = (json!(now - 60), json!(now + 60));
+    let reads = |name: &str, value: &Value| {
+        let mut claims = json!({ "username": "anna", "revision": 1, "exp": future, "nbf": past });
+        claims[name] = value.clone();
+        let key = EncodingKey::from_secret(b"ours");
+        let token = encode(&Header::new(Algorithm::HS256), &claims, &key).expect("signed");
+        jwt.read(&token).is_some()
+    };
+    for (name, good, bad) in [("exp", &future, &past), ("nbf", &past, &future)] {
+        assert!(reads(name, good), "{name} {good}");
+        assert!(!reads(name, bad), "{name} {bad}");
+        let text = json!(good.to_string());
+        for value in [text, json!("never"), json!(true), json!([good]), json!({ "at": good }), json!(-1)] {
+            assert!(!reads(name, &value), "{name} {value}");
+        }
+    }
+    for (name, value) in [("username", json!(["anna"])), ("username", json!("")), ("revision", json!("1"))] {
+        assert!(!reads(name, &value), "{name} {value}");
+    }
 }
 
 #[test]
