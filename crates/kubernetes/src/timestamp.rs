@@ -3,9 +3,13 @@
 //!
 //! There is no clock here. Whoever asks brings the time along.
 
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime, Time};
 use std::fmt;
+use std::str::FromStr;
 
 const DAY_S: i64 = 86_400;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 /// 9999-12-31T23:59:59Z, the last second that RFC 3339 can write, and 0001-01-01T00:00:00Z, the first.
 const LAST_S: i64 = 253_402_300_799;
 const FIRST_S: i64 = -62_135_596_800;
@@ -28,24 +32,26 @@ impl Timestamp {
     /// With a fraction or without, in UTC or at an offset. A leap second is the one after it.
     pub fn parse(text: &str) -> Option<Timestamp> {
         let bytes = text.as_bytes();
-        let number = |from: usize, to: usize| -> Option<i64> {
-            let digits = bytes.get(from..to)?;
-            digits.iter().all(u8::is_ascii_digit).then(|| text.get(from..to)?.parse().ok())?
-        };
         let mark = |at: usize, marks: &[u8]| bytes.get(at).is_some_and(|byte| marks.contains(byte));
         let form = mark(4, b"-") && mark(7, b"-") && mark(10, b"Tt ") && mark(13, b":") && mark(16, b":");
         if !form {
             return None;
         }
-        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-        let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-        let sane = (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&day);
-        if !sane || hour > 23 || minute > 59 || second > 60 {
-            return None;
-        }
+        let two = |at: usize| number::<i8>(text.get(at..at + 2)?);
+        let date = Date::new(number(text.get(..4)?)?, two(5)?, two(8)?).ok()?;
+        let second = two(17)?;
+        let leap = i64::from(second == 60);
+        let second = if second == 60 { 59 } else { second };
+        let time = Time::new(two(11)?, two(14)?, second, 0).ok()?;
         let (nanos, zone) = fraction(text.get(19..)?)?;
-        let local = days_from_civil(year, month, day) * DAY_S + hour * 3600 + minute * 60 + second;
+        let local = date.to_datetime(time).duration_since(EPOCH).as_secs() + leap;
         Timestamp::new(local - offset_s(zone)?, nanos)
+    }
+
+    /// The date and the time of day, in UTC.
+    pub fn civil(self) -> DateTime {
+        let below = SignedDuration::from_nanos(i64::from(self.nanos));
+        EPOCH.saturating_add(SignedDuration::from_secs(self.seconds).saturating_add(below))
     }
 
     /// `2024-01-31T12:00:00Z`
@@ -69,8 +75,7 @@ pub struct Seconds(Timestamp);
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_to_second(self.0.seconds, f)?;
-        f.write_str("Z")
+        write!(f, "{:.0}Z", self.0.civil())
     }
 }
 
@@ -78,16 +83,13 @@ pub struct Micros(Timestamp);
 
 impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_to_second(self.0.seconds, f)?;
-        write!(f, ".{:06}Z", self.0.nanos / 1000)
+        write!(f, "{:.6}Z", self.0.civil())
     }
 }
 
-fn write_to_second(seconds: i64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (year, month, day) = civil_from_days(seconds.div_euclid(DAY_S));
-    let of_day = seconds.rem_euclid(DAY_S);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+/// Digits and nothing else.
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// The nanoseconds after the seconds, and what follows them.
@@ -111,40 +113,8 @@ fn offset_s(zone: &str) -> Option<i64> {
         _ => return None,
     };
     let (hours, minutes) = zone.get(1..)?.split_once(':')?;
-    let two = |text: &str, most: i64| -> Option<i64> {
-        let digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        digits.then(|| text.parse().ok())?.filter(|number| *number <= most)
-    };
+    let two = |text: &str, most: i64| number::<i64>(text).filter(|it| text.len() == 2 && *it <= most);
     Some(sign * (two(hours, 23)? * 3600 + two(minutes, 59)? * 60))
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if leap => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
-/// Days since 1970-01-01. The year is taken to begin in March, so that the leap day is its last.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
-}
-
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// `5s`, `4m10s`, `3h`, `12d`: at most two units, fewer as the age grows.

@@ -322,7 +322,6 @@ const MILLISECOND: i128 = 1_000_000;
 const SECOND: i128 = 1_000 * MILLISECOND;
 const MINUTE: i128 = 60 * SECOND;
 const HOUR: i128 = 60 * MINUTE;
-const DAY: i128 = 24 * HOUR;
 
 /// All of it in one unit.
 fn part_of_span(part: Function, nanos: i128) -> Option<i128> {
@@ -337,22 +336,19 @@ fn part_of_span(part: Function, nanos: i128) -> Option<i128> {
 
 /// In UTC. Months and days count from 0, but for `getDate`.
 fn part_of_time(part: Function, nanos: i128) -> Option<i128> {
-    let days = nanos.div_euclid(DAY);
     let (seconds, below) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));
-    let date = Timestamp::new(whole(seconds)?, u32::try_from(below).ok()?)?.to_seconds().to_string();
-    let number = |from: usize, to: usize| date.get(from..to)?.parse::<i128>().ok();
+    let time = Timestamp::new(whole(seconds)?, u32::try_from(below).ok()?)?.civil();
     Some(match part {
-        F::FullYear => number(0, 4)?,
-        F::Month => number(5, 7)? - 1,
-        F::Date => number(8, 10)?,
-        F::DayOfMonth => number(8, 10)? - 1,
-        // The first day of 1970 was a Thursday, the fourth from Sunday on.
-        F::DayOfWeek => (days + 4).rem_euclid(7),
-        F::DayOfYear => days - time(&format!("{:04}-01-01T00:00:00Z", number(0, 4)?))?.div_euclid(DAY),
-        F::Hours => nanos.rem_euclid(DAY) / HOUR,
-        F::Minutes => nanos.rem_euclid(HOUR) / MINUTE,
-        F::Seconds => nanos.rem_euclid(MINUTE) / SECOND,
-        F::Milliseconds => below / MILLISECOND,
+        F::FullYear => time.year().into(),
+        F::Month => i128::from(time.month()) - 1,
+        F::Date => time.day().into(),
+        F::DayOfMonth => i128::from(time.day()) - 1,
+        F::DayOfWeek => time.weekday().to_sunday_zero_offset().into(),
+        F::DayOfYear => i128::from(time.day_of_year()) - 1,
+        F::Hours => time.hour().into(),
+        F::Minutes => time.minute().into(),
+        F::Seconds => time.second().into(),
+        F::Milliseconds => time.millisecond().into(),
         _ => return None,
     })
 }

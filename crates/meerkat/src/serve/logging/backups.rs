@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::log_file::now_ms;
+use super::log_file::now;
 use super::rotation::{self, Rotation};
 
 /// Tells the thread that there may be something to do. Never waits.
@@ -62,7 +62,7 @@ fn tend(directory: &Path, log: &str, rotation: Rotation) -> io::Result<()> {
             found.extend(entry.file_name().into_string());
         }
     }
-    let upkeep = rotation.upkeep(log, &found, now_ms(rotation.local_time));
+    let upkeep = rotation.upkeep(log, &found, now(rotation.local_time));
     let removed = upkeep.remove.iter().map(|name| fs::remove_file(directory.join(name)));
     let compressed = upkeep.compress.iter().map(|name| compress(directory, name));
     removed.chain(compressed).fold(Ok(()), Result::and)

@@ -8,7 +8,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use super::backups::Keeper;
 use super::rotation::{self, Rotation};
@@ -163,15 +167,15 @@ fn set_aside(path: &Path, open: &File, local_time: bool) -> io::Result<File> {
 /// The first name from now on that no backup has, compressed or not.
 fn free_name(path: &Path, local_time: bool) -> io::Result<PathBuf> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let mut at_ms = now_ms(local_time);
+    let mut time = now(local_time);
     loop {
-        let backup = rotation::backup_name(name, at_ms);
+        let backup = rotation::backup_name(name, time);
         let compressed = path.with_file_name(rotation::compressed_name(&backup));
         let backup = path.with_file_name(backup);
         if !backup.try_exists()? && !compressed.try_exists()? {
             return Ok(backup);
         }
-        at_ms += 1;
+        time = time.saturating_add(SignedDuration::from_millis(1));
     }
 }
 
@@ -188,23 +192,14 @@ fn ends_within_a_line(path: &Path) -> bool {
     last().is_ok_and(|last| last != b'\n')
 }
 
-/// Milliseconds since the epoch, by the clock on the wall of this machine's zone if that is asked for.
-pub fn now_ms(local_time: bool) -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let offset_s = if local_time { offset_s(since.as_secs()) } else { 0 };
-    let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    ms.saturating_add_signed(offset_s.saturating_mul(1_000))
+/// What the clock on the wall says: in UTC, or in this machine's zone if that is asked for.
+pub fn now(local_time: bool) -> DateTime {
+    wall_clock(Timestamp::now(), local_time)
 }
 
-/// What this machine's zone is ahead of UTC at that time.
-fn offset_s(unix_s: u64) -> i64 {
-    let Ok(time) = libc::time_t::try_from(unix_s) else { return 0 };
-    // SAFETY: all zeroes are a `tm`; the call reads one value and fills another, both of this frame.
-    let filled = unsafe {
-        let mut fields: libc::tm = std::mem::zeroed();
-        (!libc::localtime_r(&raw const time, &raw mut fields).is_null()).then_some(fields)
-    };
-    filled.map_or(0, |fields| fields.tm_gmtoff)
+fn wall_clock(time: Timestamp, local_time: bool) -> DateTime {
+    let zone = if local_time { TimeZone::system() } else { TimeZone::UTC };
+    zone.to_datetime(time)
 }
 
 #[cfg(test)]
@@ -331,34 +326,31 @@ mod tests {
         assert_eq!(full.append(b"one\n").err().map(|error| error.kind()), Some(io::ErrorKind::StorageFull));
     }
 
-    /// Seconds since the epoch; given to a process that is only to say what its zone is.
-    const ASKED: &str = "OFFSET_ASKED_FOR";
+    /// A time; given to a process that is only to say what its zone makes of it.
+    const ASKED: &str = "WALL_CLOCK_ASKED_FOR";
 
     /// A process reads its zone once, so each row has one of its own: this test again.
     #[test]
     fn a_zone_is_ahead_of_utc_or_behind_and_may_change_with_the_season() {
         if let Ok(time) = std::env::var(ASKED) {
-            // The clock is read twice, so this is right to half a minute.
-            let ahead_ms = i128::from(now_ms(true)) - i128::from(now_ms(false));
-            let ahead_minutes = (ahead_ms + 30_000).div_euclid(60_000);
-            println!("[{} {ahead_minutes}]", offset_s(time.parse().expect("seconds")));
+            let time: Timestamp = time.parse().expect("a time");
+            println!("[{} {}]", wall_clock(time, false), wall_clock(time, true));
             return;
         }
         let path =
             concat!(module_path!(), "::a_zone_is_ahead_of_utc_or_behind_and_may_change_with_the_season");
         let (_, name) = path.split_once("::").expect("the name of the crate, and the test's");
-        let check = |zone: &str, time: u64, expected: &str| {
+        let check = |zone: &str, time: &str, expected: &str| {
             let mut child = std::process::Command::new(std::env::current_exe().expect("this one"));
-            child.args([name, "--exact", "--nocapture"]).env("TZ", zone).env(ASKED, time.to_string());
+            child.args([name, "--exact", "--nocapture"]).env("TZ", zone).env(ASKED, format!("{time}Z"));
             let said = String::from_utf8(child.output().expect("it runs").stdout).expect("text");
-            assert!(said.contains(expected), "{zone} at {time}: {said}");
+            assert!(said.contains(&format!("[{time} {expected}]")), "{zone} at {time}: {said}");
         };
-        // 2025-01-01 and 2025-07-01; then seconds at that time, and minutes now.
-        let (january, july) = (1_735_689_600, 1_751_328_000);
-        check("UTC0", january, "[0 0]");
-        check("IST-5:30", january, "[19800 330]");
-        check("NST3:30", january, "[-12600 -210]");
-        check("EST5EDT,M3.2.0,M11.1.0", january, "[-18000 ");
-        check("EST5EDT,M3.2.0,M11.1.0", july, "[-14400 ");
+        let (january, july) = ("2025-01-01T00:00:00", "2025-07-01T00:00:00");
+        check("UTC0", january, january);
+        check("IST-5:30", january, "2025-01-01T05:30:00");
+        check("NST3:30", january, "2024-12-31T20:30:00");
+        check("EST5EDT,M3.2.0,M11.1.0", january, "2024-12-31T19:00:00");
+        check("EST5EDT,M3.2.0,M11.1.0", july, "2025-06-30T20:00:00");
     }
 }

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use serde_json::Value;
 
-use crate::print::time_text;
-
 const MEGABYTE: u64 = 1 << 20;
-const DAY_MS: u64 = 86_400_000;
+const HOURS_OF_DAY: u64 = 24;
 /// Also where a configuration says 0.
 const MEGABYTES_DEFAULT: u64 = 100;
 /// What a backup that is compressed has at the end of its name.
@@ -86,14 +86,19 @@ impl Rotation {
         0 < self.age_max_days || 0 < self.backups_max || self.compress
     }
 
+    fn age_max(&self) -> SignedDuration {
+        let hours = i32::try_from(self.age_max_days.saturating_mul(HOURS_OF_DAY)).unwrap_or(i32::MAX);
+        SignedDuration::from_hours(hours.into())
+    }
+
     /// What is to be done with the files of a directory, by their names, while nothing is being compressed.
     /// The time is that which the names have: of this machine's zone or not.
-    pub fn upkeep(&self, log: &str, found: &[String], now_ms: u64) -> Upkeep {
+    pub fn upkeep(&self, log: &str, found: &[String], now: DateTime) -> Upkeep {
         let mut backups: Vec<(&str, &str)> =
             found.iter().filter_map(|name| Some((stamp_of(log, name)?, name.as_str()))).collect();
         // Newest first. A stamp has a fixed width, so texts are ordered as the times are.
         backups.sort_unstable_by(|one, other| other.cmp(one));
-        let cutoff = stamp(now_ms.saturating_sub(self.age_max_days.saturating_mul(DAY_MS)));
+        let cutoff = stamp(now.saturating_sub(self.age_max()));
         let is_part = |name: &&String| is_part(log, name);
         let mut upkeep =
             Upkeep { remove: found.iter().filter(is_part).cloned().collect(), compress: Vec::new() };
@@ -121,9 +126,9 @@ pub struct Upkeep {
 }
 
 /// The name under which a log is set aside at that time.
-pub fn backup_name(log: &str, now_ms: u64) -> String {
+pub fn backup_name(log: &str, now: DateTime) -> String {
     let (stem, extension) = parts(log);
-    format!("{stem}-{}{extension}", stamp(now_ms))
+    format!("{stem}-{}{extension}", stamp(now))
 }
 
 pub fn compressed_name(backup: &str) -> String {
@@ -142,8 +147,10 @@ fn is_part(log: &str, name: &str) -> bool {
 }
 
 /// `2006-01-02T15-04-05.000`.
-fn stamp(ms: u64) -> String {
-    time_text::rfc3339(ms).trim_end_matches('Z').replace(':', "-")
+const STAMP: &str = "%Y-%m-%dT%H-%M-%S.%3f";
+
+fn stamp(time: DateTime) -> String {
+    time.strftime(STAMP).to_string()
 }
 
 /// The stamp in the name of a backup of that log, compressed or not; none in that of any other file.
@@ -156,19 +163,8 @@ fn stamp_of<'a>(log: &str, name: &'a str) -> Option<&'a str> {
 }
 
 fn is_stamp(text: &str) -> bool {
-    const SHAPE: &[u8] = b"0000-00-00T00-00-00.000";
-    let has_shape = text.len() == SHAPE.len()
-        && text.bytes().zip(SHAPE).all(|(byte, shape)| match shape {
-            b'0' => byte.is_ascii_digit(),
-            other => byte == *other,
-        });
-    let number = |from: usize, to: usize| text[from..to].parse::<u32>().unwrap_or(u32::MAX);
-    has_shape
-        && (1..=12).contains(&number(5, 7))
-        && (1..=31).contains(&number(8, 10))
-        && number(11, 13) < 24
-        && number(14, 16) < 60
-        && number(17, 19) < 60
+    // Of the ways in which a time can be read, the one in which it is written.
+    DateTime::strptime(STAMP, text).is_ok_and(|time| stamp(time) == text)
 }
 
 /// A name before its last dot, and from there on.
@@ -204,6 +200,7 @@ fn invalid(value: &Value, into: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::civil::date;
 
     const EVERYTHING: Rotation = Rotation {
         bytes_max: 100 * MEGABYTE,
@@ -274,7 +271,7 @@ mod tests {
             ("a.b.log", "a.b-2024-12-31T23-59-59.250.log"),
             (".log", "-2024-12-31T23-59-59.250.log"),
         ] {
-            assert_eq!(backup_name(log, 1_735_689_599_250), expected);
+            assert_eq!(backup_name(log, date(2024, 12, 31).at(23, 59, 59, 250_999_999)), expected);
             assert_eq!(stamp_of(log, expected), Some("2024-12-31T23-59-59.250"));
             assert_eq!(stamp_of(log, &compressed_name(expected)), Some("2024-12-31T23-59-59.250"));
             assert_eq!(stamp_of(log, log), None);
@@ -283,6 +280,11 @@ mod tests {
             "b-2024-12-31T23-59-59.250.log",
             "a-2024-12-31T23-59-59.log",
             "a-2024-13-31T23-59-59.250.log",
+            "a-2024-02-30T23-59-59.250.log",
+            "a-2024-12-31T23-59-60.250.log",
+            "a-2024-12-31T23-59-59.25.log",
+            "a-+024-12-31T23-59-59.250.log",
+            "a-2024-2-29T23-59-59.2500.log",
             "a-é.log",
         ] {
             assert_eq!(stamp_of("a.log", other), None, "{other}");
@@ -291,8 +293,7 @@ mod tests {
 
     fn check(rotation: Rotation, found: &[&str], remove: &[&str], compress: &[&str]) {
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-        // 2025-01-01T00:00:00Z
-        let upkeep = rotation.upkeep("a.log", &found, 1_735_689_600_000);
+        let upkeep = rotation.upkeep("a.log", &found, date(2025, 1, 1).at(0, 0, 0, 0));
         assert_eq!(upkeep.remove, remove);
         assert_eq!(upkeep.compress, compress);
     }
