@@ -146,6 +146,12 @@ impl Truth {
         &self.changes
     }
 
+    /// What happened up to a revision.
+    pub fn until(&self, revision: u64) -> Truth {
+        let changes = self.changes.iter().take_while(|change| change.revision <= revision);
+        Truth { changes: changes.cloned().collect() }
+    }
+
     /// The events that a selector is owed after a revision.
     pub fn owed(&self, selector: &Selector, after: u64) -> Vec<Told> {
         let mut objects: BTreeMap<&str, &Object> = BTreeMap::new();

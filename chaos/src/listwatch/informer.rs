@@ -259,12 +259,12 @@ impl Follow {
     }
 }
 
-fn rv_of(object: &Value) -> Result<u64, Failure> {
+pub(super) fn rv_of(object: &Value) -> Result<u64, Failure> {
     let rv = object["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse().ok());
     rv.ok_or_else(|| Failure::broken(format!("without a resourceVersion: {object}")))
 }
 
-fn name_of(object: &Value) -> Result<String, Failure> {
+pub(super) fn name_of(object: &Value) -> Result<String, Failure> {
     let part = |name: &str| object["metadata"][name].as_str();
     match (part("namespace"), part("name")) {
         (Some(namespace), Some(name)) => Ok(format!("{namespace}/{name}")),

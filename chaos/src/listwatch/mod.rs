@@ -4,6 +4,7 @@
 //! `meerkat kubeconfig` wrote. What cannot be had is reported as missing, never worked around.
 
 pub mod chosen;
+pub mod client_go;
 pub mod crowd;
 pub mod http;
 pub mod informer;

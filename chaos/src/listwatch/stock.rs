@@ -130,7 +130,7 @@ pub async fn rows(endpoint: &Endpoint, under: &str, at: u64) -> Result<Vec<Row>,
                 .map_err(|error| Failure::broken(format!("no JSON in the store: {error}")))?;
             let labels = labels_of(&value);
             rows.push(Row {
-                name: super::truth::name_of(&kv.key)?,
+                name: super::truth::name_of(&kv.key, CONFIG_MAPS)?,
                 rv: revision(Some(kv.mod_revision)),
                 labels,
             });

@@ -17,11 +17,11 @@ pub const CONFIG_MAPS: &str = "/registry/configmaps/";
 
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
-/// All changes of config maps since the store was empty. Nobody may be writing.
-pub async fn read(endpoint: &Endpoint) -> Result<Truth, Failure> {
+/// All changes of the resource stored at `place` since the store was empty. Nobody may be writing.
+pub async fn read(endpoint: &Endpoint, place: &str) -> Result<Truth, Failure> {
     let upto = endpoint.linearizable_probe(READ_WITHIN).await?;
     let mut stream = endpoint.watch(&[])?;
-    stream.send(WatchSpec::of_prefix(CONFIG_MAPS.as_bytes()).request(1)).await;
+    stream.send(WatchSpec::of_prefix(place.as_bytes()).request(1)).await;
     let patience = Patience::of(format!("all up to {upto} is told"), READ_WITHIN);
     let (mut changes, mut reached) = (Vec::new(), 0);
     while reached < upto {
@@ -40,7 +40,7 @@ pub async fn read(endpoint: &Endpoint) -> Result<Truth, Failure> {
                     reached = reached.max(revision);
                 }
                 for event in &response.events {
-                    changes.push(change(event)?);
+                    changes.push(change(event, place)?);
                 }
             }
         }
@@ -49,9 +49,9 @@ pub async fn read(endpoint: &Endpoint) -> Result<Truth, Failure> {
     patience.came().map(|_| Truth::new(changes))
 }
 
-fn change(event: &Event) -> Result<Change, Failure> {
+fn change(event: &Event, place: &str) -> Result<Change, Failure> {
     let kv = event.kv.as_ref().ok_or_else(|| Failure::broken("an event without a key"))?;
-    let name = name_of(&kv.key)?;
+    let name = name_of(&kv.key, place)?;
     let revision = u64::try_from(kv.mod_revision).unwrap_or(0);
     if event.r#type == EventType::Delete as i32 {
         return Ok(Change { revision, name, object: None });
@@ -61,9 +61,9 @@ fn change(event: &Event) -> Result<Change, Failure> {
     Ok(Change { revision, name, object: Some(Object::of(&value)) })
 }
 
-/// `namespace/name` of a key.
-pub fn name_of(key: &[u8]) -> Result<String, Failure> {
+/// `namespace/name` of a key below `place`.
+pub fn name_of(key: &[u8], place: &str) -> Result<String, Failure> {
     let text = String::from_utf8_lossy(key);
-    let name = text.strip_prefix(CONFIG_MAPS).map(str::to_owned);
-    name.ok_or_else(|| Failure::broken(format!("{text:?} is not below {CONFIG_MAPS}")))
+    let name = text.strip_prefix(place).map(str::to_owned);
+    name.ok_or_else(|| Failure::broken(format!("{text:?} is not below {place}")))
 }

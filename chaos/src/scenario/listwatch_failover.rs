@@ -97,7 +97,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
         tokio::time::sleep(REST).await;
     }
     let ledger = writers.finish().await?;
-    let truth = truth::read(cluster.members()[0].endpoint()).await?;
+    let truth = truth::read(cluster.members()[0].endpoint(), truth::CONFIG_MAPS).await?;
     let report = judge(informers, &truth, plan.kills, level_in_max).await?;
     Failure::from_findings("what HTTP acknowledged is in the store", writers::compare(&ledger, &truth))?;
     tier.kill()?;

@@ -76,9 +76,10 @@ fn run_all(root: &Path, request: &Request, reports: &mut Vec<Report>) -> Result<
         })?;
         step(reports, "tidy", || tidy::tidy(root))?;
     }
+    let for_long_forms = request.long.then(|| "long".to_owned());
     // What only tests need comes over the network while the processors build.
     let (fetched, built) = std::thread::scope(|scope| {
-        let fetching = scope.spawn(|| timed(|| setup(root, &[])));
+        let fetching = scope.spawn(|| timed(|| setup(root, for_long_forms.as_slice())));
         let built = timed(|| discover::build_test_programs(root));
         (fetching.join(), built)
     });
