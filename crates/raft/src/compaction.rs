@@ -15,8 +15,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Between two steps, so that deletes never take more than a small share of the disk and a core.
-const PAUSE: Duration = Duration::from_millis(10);
+/// How compaction shares the disk and the processors with requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactionPace {
+    /// Events that one step looks at.
+    pub batch: usize,
+    /// Pause between two steps.
+    pub pause: Duration,
+}
+
+impl Default for CompactionPace {
+    fn default() -> CompactionPace {
+        CompactionPace { batch: limits::COMPACTION_STEP_EVENTS, pause: Duration::from_millis(10) }
+    }
+}
 
 pub struct CompactionRunner {
     shared: Arc<Shared>,
@@ -27,6 +39,7 @@ pub struct CompactionRunner {
 
 struct Shared {
     work: Mutex<Work>,
+    pace: CompactionPace,
     /// What the current compactor has removed since its database began.
     removed_bytes: AtomicU64,
     times: CompactionTimes,
@@ -49,6 +62,15 @@ impl Shared {
         self.task_woken.notify_one();
     }
 
+    /// In etcd's words.
+    fn note_end(&self, revision: Revision) {
+        let Some(began) = self.began.lock().take() else { return };
+        let took = began.elapsed();
+        self.times.whole.observe(took);
+        *self.ended.lock() = Some(Instant::now());
+        tracing::info!(compact_revision = revision.get(), ?took, "finished scheduled compaction");
+    }
+
     /// A damaged row, or a database that a failed write has closed. A member that went on would never
     /// again free what is compacted, or would answer from what is damaged.
     fn fail(&self, error: &StateError) {
@@ -64,7 +86,7 @@ struct Work {
 }
 
 impl CompactionRunner {
-    pub(crate) fn start(compactor: Compactor) -> io::Result<CompactionRunner> {
+    pub(crate) fn start(compactor: Compactor, pace: CompactionPace) -> io::Result<CompactionRunner> {
         let done = compactor.finished_revision().map_err(io::Error::other)?;
         let removed_bytes = compactor.removed_bytes().map_err(io::Error::other)?;
         let (sender, finished) = watch::channel(done);
@@ -72,6 +94,7 @@ impl CompactionRunner {
         let work = Work { compactor: Arc::new(compactor), pending: true, stopping: false };
         let shared = Arc::new(Shared {
             work: Mutex::new(work),
+            pace,
             removed_bytes: AtomicU64::new(removed_bytes),
             times: CompactionTimes::default(),
             began: Mutex::new(None),
@@ -174,7 +197,7 @@ async fn run_as_task(shared: Arc<Shared>, finished: watch::Sender<Option<Revisio
             Next::Go => tokio::task::yield_now().await,
             Next::Pause => {
                 shared.work.lock().pending = true;
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(shared.pace.pause).await;
             }
             Next::End => return,
         }
@@ -200,7 +223,7 @@ fn run(shared: &Shared, finished: &watch::Sender<Option<Revision>>) {
                 let mut work = shared.work.lock();
                 work.pending = true;
                 if !work.stopping {
-                    shared.woken.wait_for(&mut work, PAUSE);
+                    shared.woken.wait_for(&mut work, shared.pace.pause);
                 }
             }
             Next::End => return,
@@ -226,7 +249,7 @@ fn step(shared: &Shared, compactor: &Arc<Compactor>, finished: &watch::Sender<Op
         Next::Go
     };
     let began = Instant::now();
-    let stepped = compactor.step(limits::COMPACTION_STEP_EVENTS);
+    let stepped = compactor.step(shared.pace.batch);
     shared.removed.fetch_add(compactor.take_removed(), Ordering::Relaxed);
     if !matches!(stepped, Ok(Progress::Idle)) {
         shared.times.step.observe(began.elapsed());
@@ -243,10 +266,7 @@ fn step(shared: &Shared, compactor: &Arc<Compactor>, finished: &watch::Sender<Op
     match stepped {
         Ok(Progress::More) => return Next::Pause,
         Ok(Progress::Finished(revision)) => {
-            if let Some(began) = shared.began.lock().take() {
-                shared.times.whole.observe(began.elapsed());
-                *shared.ended.lock() = Some(Instant::now());
-            }
+            shared.note_end(revision);
             finished.send_replace(Some(revision));
         }
         Ok(Progress::Idle) => match compactor.finished_revision() {
@@ -298,7 +318,8 @@ mod tests {
         let mut batch = Batch::new(&db);
         batch.put(Column::Log, &first, b"");
         db.write(batch).expect("it is written");
-        let runner = CompactionRunner::start(Compactor::new(db)).expect("it starts");
+        let runner =
+            CompactionRunner::start(Compactor::new(db), CompactionPace::default()).expect("it starts");
         let failed = runner.failed();
         machine.apply(&[entry(4, Command::Compact(Compact { revision: Revision::new(4) }))]).expect("agreed");
         runner.wake();

@@ -49,6 +49,7 @@ mod waiters;
 
 pub use agreement::{DigestMark, NoAnswer, StoredAnswer, own_digests, own_hash};
 pub use bootstrap::has_begun;
+pub use compaction::CompactionPace;
 pub use histogram::Histogram;
 pub use joining::{JoinError, Place, find_place};
 pub use leadership::{Leadership, Peer};

@@ -6,7 +6,7 @@ use crate::bootstrap::{
     same_cluster, take_directory,
 };
 use crate::check_quorum;
-use crate::compaction::CompactionRunner;
+use crate::compaction::{CompactionPace, CompactionRunner};
 use crate::confirm::Confirmer;
 use crate::defragment::Defragmenting;
 use crate::forced;
@@ -66,6 +66,7 @@ pub struct NodeOptions {
     pub request_timeout: Duration,
     /// Applying a batch of entries that takes longer is told of.
     pub warning_apply_duration: Duration,
+    pub compaction: CompactionPace,
     pub policy: LogPolicy,
     pub log_segment_bytes: u64,
     pub log_cache_bytes: usize,
@@ -213,8 +214,7 @@ impl RaftNode {
     ) -> Result<RaftNode, StartError> {
         let members = bootstrap_members(&options);
         let (identity, mut log) = take_directory(&options, &members).await?;
-        let reader = StateReader::new();
-        let waiters = Arc::new(Waiters::default());
+        let (reader, waiters) = (StateReader::new(), Arc::new(Waiters::default()));
         let (jobs, job_queue) = tokio::sync::mpsc::unbounded_channel();
         let state_error = |source| StartError::State { dir: options.member_dir.join("state"), source };
         let state_dir = StateDir::open(&options.member_dir).map_err(state_error)?;
@@ -224,6 +224,7 @@ impl RaftNode {
             events,
             db_options: options.db.clone(),
             expected: options.warning_apply_duration,
+            compaction: options.compaction,
         };
         let (shared, applied, apply_thread) =
             ApplyThread::start(state_dir, reader.clone(), parts, job_queue).map_err(state_error)?;

@@ -24,7 +24,7 @@ pub use auth::{AuthOptions, JwtOptions, TokenKind};
 pub use discovery::{Discovery, DnsDiscovery, RawDiscovery, RegistryDiscovery, Secret};
 pub use distributed_tracing::{RawTracing, TracingOptions};
 pub use http_options::HttpOptions;
-pub use meerkat_raft::InitialNames;
+pub use meerkat_raft::{CompactionPace, InitialNames};
 use meerkat_types::MemberId;
 pub use member_url::{MemberUrl, Transport};
 pub use network::{NetworkOptions, RawNetwork};
@@ -89,6 +89,8 @@ pub struct RawFlags {
     pub watch_progress_notify_interval: Duration,
     pub auto_compaction_mode: String,
     pub auto_compaction_retention: String,
+    /// Zero in either: the default.
+    pub compaction: CompactionPace,
     pub corruption_checks: CorruptionChecks,
     pub warning_apply_duration: Duration,
     pub warning_unary_request_duration: Duration,
@@ -137,6 +139,7 @@ impl Default for RawFlags {
             watch_progress_notify_interval: Duration::from_secs(600),
             auto_compaction_mode: "periodic".to_owned(),
             auto_compaction_retention: "0".to_owned(),
+            compaction: CompactionPace::default(),
             corruption_checks: CorruptionChecks::default(),
             warning_apply_duration: Duration::from_millis(100),
             warning_unary_request_duration: Duration::from_millis(300),
@@ -278,6 +281,7 @@ pub struct Config {
     pub watch_progress_notify_interval: Duration,
     /// `None`: history is kept until a client compacts it.
     pub auto_compaction: Option<AutoCompaction>,
+    pub compaction: CompactionPace,
     pub corruption_checks: CorruptionChecks,
     /// A read, or a batch of entries to apply, that takes longer is told of in the log.
     pub warning_apply_duration: Duration,
@@ -366,8 +370,7 @@ impl Config {
         if raw.name.is_empty() {
             return Err(ConfigError::EmptyName);
         }
-        check_timing(raw.heartbeat_interval_ms, raw.election_timeout_ms)?;
-        check_sizes(&raw)?;
+        check_numbers(&raw)?;
         if given(&raw.listen_client_urls) && raw.advertise_client_urls.is_none() {
             return Err(ConfigError::AdvertiseUnset);
         }
@@ -417,6 +420,7 @@ impl Config {
             watch_progress_notify_interval: progress_interval(raw.watch_progress_notify_interval),
             auto_compaction: AutoCompaction::parse(&raw.auto_compaction_mode, &raw.auto_compaction_retention)
                 .map_err(ConfigError::AutoCompaction)?,
+            compaction: compaction_pace(raw.compaction),
             corruption_checks: raw.corruption_checks,
             warning_apply_duration: raw.warning_apply_duration,
             warning_unary_request_duration: warning_of_calls(raw.warning_unary_request_duration),
@@ -514,6 +518,11 @@ fn check_timing(heartbeat_ms: u64, election_ms: u64) -> Result<(), ConfigError> 
     Ok(())
 }
 
+fn check_numbers(raw: &RawFlags) -> Result<(), ConfigError> {
+    check_timing(raw.heartbeat_interval_ms, raw.election_timeout_ms)?;
+    check_sizes(raw)
+}
+
 /// A zero here would make a member that refuses every write or never lets go of its log.
 fn check_sizes(raw: &RawFlags) -> Result<(), ConfigError> {
     if REQUEST_BYTES_ALLOWED_MAX < raw.max_request_bytes {
@@ -545,6 +554,15 @@ fn progress_interval(asked: Duration) -> Duration {
     match asked {
         Duration::ZERO => RawFlags::default().watch_progress_notify_interval,
         interval => interval.max(WATCH_PROGRESS_INTERVAL_MIN),
+    }
+}
+
+/// As in etcd, which takes zero for its default.
+fn compaction_pace(asked: CompactionPace) -> CompactionPace {
+    let default = CompactionPace::default();
+    CompactionPace {
+        batch: if asked.batch == 0 { default.batch } else { asked.batch },
+        pause: if asked.pause.is_zero() { default.pause } else { asked.pause },
     }
 }
 

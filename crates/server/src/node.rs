@@ -168,7 +168,7 @@ async fn run_member(
             (config, place, ports)
         }
     };
-    watched("member", serve_until(config, place, ports, ground, (shutdown, door))).await
+    Box::pin(watched("member", serve_until(config, place, ports, ground, (shutdown, door)))).await
 }
 
 async fn bind(config: &Config, keys: &Keys) -> Result<Ports<listen::Port>, RunError> {
@@ -537,6 +537,7 @@ fn node_options(config: &Config, ground: Ground, place: Option<Place>) -> NodeOp
         pre_vote: config.pre_vote,
         request_timeout: request_timeout(config),
         warning_apply_duration: config.warning_apply_duration,
+        compaction: config.compaction,
         policy: LogPolicy {
             flush_log_bytes: tuning.flush_log_bytes,
             flush_entries: config.snapshot_count.max(1),

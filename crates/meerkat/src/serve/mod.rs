@@ -27,7 +27,8 @@ use logging::Logging;
 use meerkat::listwatch::{addresses, member_door};
 use meerkat_proto::{go_duration, reason};
 use meerkat_server::config::{
-    Config, HttpOptions, Keepalive, MemberUrl, RawDiscovery, RawFlags, RawNetwork, RawTracing, Secret, Tuning,
+    CompactionPace, Config, HttpOptions, Keepalive, MemberUrl, RawDiscovery, RawFlags, RawNetwork,
+    RawTracing, Secret, Tuning,
 };
 use meerkat_server::tls::Keys;
 use meerkat_server::{CorruptionChecks, ListenError};
@@ -256,6 +257,7 @@ fn raw_flags(given: &Given) -> Result<RawFlags, String> {
         watch_progress_notify_interval: time(given, "watch-progress-notify-interval")?,
         auto_compaction_mode: given.text("auto-compaction-mode").to_owned(),
         auto_compaction_retention: given.text("auto-compaction-retention").to_owned(),
+        compaction: compaction_pace(given)?,
         corruption_checks: corruption_checks(given)?,
         warning_apply_duration: time(given, "warning-apply-duration")?,
         warning_unary_request_duration: time(given, "warning-unary-request-duration")?,
@@ -321,6 +323,11 @@ fn tell_of_local_address(config: &Config) {
             "unable to set a member local address due to lack of suitable local addresses"
         );
     }
+}
+
+fn compaction_pace(given: &Given) -> Result<CompactionPace, String> {
+    let batch = given.number("compaction-batch-limit")?;
+    Ok(CompactionPace { batch, pause: time(given, "compaction-sleep-interval")? })
 }
 
 fn corruption_checks(given: &Given) -> Result<CorruptionChecks, String> {

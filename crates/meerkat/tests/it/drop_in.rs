@@ -199,7 +199,7 @@ fn kubeadms_manifest_runs_as_it_is() {
     .ready();
     wait_until("the probe finds it ready", || get(&metrics, "/readyz").starts_with("HTTP/1.1 200"));
     assert!(get(&metrics, "/livez").starts_with("HTTP/1.1 200"));
-    member.wait_for("the initial corruption check is done");
+    member.wait_for("initial corruption checking passed; no corruption");
     let (cacert, cert, key) =
         (format!("--cacert={}", ca.file), format!("--cert={}", client.cert), format!("--key={}", client.key));
     // Without a scheme: what is given to check and to show decides that TLS is spoken.

@@ -5,6 +5,7 @@ mod bench;
 mod bench_lease;
 mod bench_watch;
 mod certificate_users;
+mod compaction;
 mod demo;
 mod dev;
 mod disaster;

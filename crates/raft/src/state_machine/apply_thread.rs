@@ -7,7 +7,7 @@
 
 use super::applied::AppliedMark;
 use super::describe;
-use crate::compaction::CompactionRunner;
+use crate::compaction::{CompactionPace, CompactionRunner};
 use crate::log_store::DurableLog;
 use crate::measured::StateTimes;
 use crate::snapshot::StateSnapshot;
@@ -129,6 +129,7 @@ pub(crate) struct ApplyParts {
     pub(crate) db_options: DbOptions,
     /// A batch that takes longer is told of.
     pub(crate) expected: Duration,
+    pub(crate) compaction: CompactionPace,
 }
 
 impl ApplyThread {
@@ -143,7 +144,7 @@ impl ApplyThread {
         machine.set_publish_events(true);
         parts.events.jumped(reader.current_revision());
         let (mark, applied) = AppliedMark::new(machine.applied().map_or(LogIndex(0), |at| at.index));
-        let compaction = CompactionRunner::start(Compactor::new(db.clone()))?;
+        let compaction = CompactionRunner::start(Compactor::new(db.clone()), parts.compaction)?;
         let shared = Arc::new(StateHandle {
             reader,
             state_dir,
@@ -156,7 +157,7 @@ impl ApplyThread {
             db: Mutex::new(db),
             applied: Mutex::new(applied_state(&machine)?),
         });
-        let ApplyParts { durable, waiters, events, db_options, expected } = parts;
+        let ApplyParts { durable, waiters, events, db_options, expected, .. } = parts;
         let shared_too = shared.clone();
         let thread =
             ApplyThread { machine, shared: shared_too, durable, waiters, mark, events, db_options, expected };

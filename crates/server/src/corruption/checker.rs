@@ -55,10 +55,22 @@ pub(crate) async fn run(raft: Arc<RaftNode>, checks: CorruptionChecks, counters:
         let now_compacted = raft.reader().compacted_revision();
         let after_compaction = compacted != now_compacted
             && checks.after_compaction.is_some_and(|every| every <= compaction_at.elapsed());
-        if after_compaction || checks.every.is_some_and(|every| every <= stored_at.elapsed()) {
-            check_stored(&raft, &counters).await;
+        let periodic = checks.every.is_some_and(|every| every <= stored_at.elapsed());
+        if after_compaction || periodic {
+            let checked = check_stored(&raft, &counters).await;
+            tell_of(&checked, periodic, after_compaction);
             (stored_at, compaction_at, compacted) = (Instant::now(), Instant::now(), now_compacted);
         }
+    }
+}
+
+/// In etcd's words.
+fn tell_of(checked: &Checked, periodic: bool, after_compaction: bool) {
+    if periodic {
+        tracing::info!(number_of_peers_checked = checked.peers, "finished peer corruption check");
+    }
+    if after_compaction {
+        tracing::info!(number_of_hashes_checked = 1, "finished compaction hash check");
     }
 }
 
@@ -66,23 +78,40 @@ pub(crate) async fn run(raft: Arc<RaftNode>, checks: CorruptionChecks, counters:
 /// it, the member goes on: the alarm stops changes.
 pub(crate) async fn check_initially(raft: Arc<RaftNode>, counters: Arc<CheckCounters>) {
     let began = Instant::now();
+    let local_member_id = raft.member_id();
+    tracing::info!(%local_member_id, timeout = ?INITIAL_WITHIN, "starting initial corruption check");
     while began.elapsed() < INITIAL_WITHIN {
-        let ready = raft.reads().ready_to_read().await.is_ok();
-        if ready && check_stored(&raft, &counters).await {
-            tracing::info!("the initial corruption check is done: all members were compared");
-            return;
+        if raft.reads().ready_to_read().await.is_ok() {
+            let checked = check_stored(&raft, &counters).await;
+            if checked.complete && checked.same {
+                tracing::info!(%local_member_id, "initial corruption checking passed; no corruption");
+            }
+            if checked.complete {
+                return;
+            }
         }
         tokio::time::sleep(RETRY_PAUSE).await;
     }
     tracing::error!("the initial corruption check could not be made: not all members answered");
 }
 
-/// Whether everybody was heard.
-async fn check_stored(raft: &Arc<RaftNode>, counters: &CheckCounters) -> bool {
+/// What a comparison of stored data came to.
+struct Checked {
+    /// Other members that answered.
+    peers: usize,
+    /// All members answered.
+    complete: bool,
+    /// No member differs from the others.
+    same: bool,
+}
+
+async fn check_stored(raft: &Arc<RaftNode>, counters: &CheckCounters) -> Checked {
     let round = ask_stored(raft).await;
-    let (accused, complete) = (differing_hashes(&round.said, round.members), round.silent.is_empty());
+    let accused = differing_hashes(&round.said, round.members);
+    let peers = round.said.keys().filter(|member| **member != raft.member_id()).count();
+    let checked = Checked { peers, complete: round.silent.is_empty(), same: accused.is_empty() };
     conclude(raft, "stored data", round, accused, counters).await;
-    complete
+    checked
 }
 
 fn members(raft: &RaftNode) -> Vec<MemberId> {
