@@ -6,6 +6,7 @@
 
 use crate::der::{BITS, BMP_STRING, BOOLEAN, Elements, INTEGER, OBJECT_ID, OCTETS, SEQUENCE, SET};
 use rustls::pki_types::CertificateDer;
+use std::net::IpAddr;
 
 /// `[0]` and `[3]` of a certificate's body: its version and its extensions.
 const VERSION: u8 = 0xa0;
@@ -50,6 +51,16 @@ pub fn names_places(certificate: &CertificateDer<'_>) -> bool {
 pub fn host_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let names = alternative_names(certificate).filter(|(tag, _)| *tag == DNS_NAME);
     names.filter_map(|(_, name)| String::from_utf8(name.to_vec()).ok()).collect()
+}
+
+/// The addresses that it was made for.
+pub fn addresses(certificate: &CertificateDer<'_>) -> Vec<IpAddr> {
+    let address = |bytes: &[u8]| match *bytes {
+        [a, b, c, d] => Some(IpAddr::from([a, b, c, d])),
+        _ => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+    };
+    let found = alternative_names(certificate).filter(|(tag, _)| *tag == IP_ADDRESS);
+    found.filter_map(|(_, bytes)| address(bytes)).collect()
 }
 
 /// Of the elements of a body without its version.
@@ -160,6 +171,7 @@ mod tests {
             assert_eq!(common_name(&it).as_deref(), Some(name));
             assert!(names_places(&it));
             assert_eq!(host_names(&it), ["localhost"]);
+            assert_eq!(addresses(&it), [IpAddr::from([127, 0, 0, 1])]);
         }
         let wide = DnValue::BmpString("wide".try_into().expect("text"));
         assert_eq!(common_name(&made(&[(DnType::CommonName, wide)], &[])).as_deref(), Some("wide"));

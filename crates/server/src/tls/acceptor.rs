@@ -89,18 +89,26 @@ impl Acceptor {
         if let Some(certificate) = shown.as_ref().filter(|_| self.check_callers_address)
             && !comes_from_where_it_says(certificate, caller.ip()).await
         {
-            tracing::warn!(
-                remote_addr = %caller,
-                dns_names = %certificate::host_names(certificate).join(","),
-                "rejected connection on {} endpoint: its certificate is not for the address it comes from; \
-                 add the address to the certificate, or set --peer-skip-client-san-verification",
-                self.side
-            );
+            self.tell_of_address(caller, certificate);
             return None;
         }
         let common_name =
             shown.filter(|_| self.names_are_users).and_then(|shown| certificate::common_name(&shown));
         Some(Greeted { stream, common_name: common_name.map(CommonName::from) })
+    }
+
+    fn tell_of_address(&self, caller: SocketAddr, shown: &CertificateDer<'_>) {
+        let (addresses, names) = (certificate::addresses(shown), certificate::host_names(shown));
+        let ip_addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            remote_addr = %caller,
+            ip_addresses = %ip_addresses.join(","),
+            dns_names = %names.join(","),
+            error = failure::of_address(caller.ip().to_canonical(), &ip_addresses, &names),
+            "rejected connection on {} endpoint: its certificate is not for the address it comes from; \
+             add the address to the certificate, or set --peer-skip-client-san-verification",
+            self.side
+        );
     }
 
     fn tell(&self, caller: SocketAddr, error: &io::Error) {

@@ -2,6 +2,7 @@
 
 use rustls::{AlertDescription, CertificateError, Error};
 use std::io;
+use std::net::IpAddr;
 
 /// What TLS made of it; none if it was the connection that failed.
 pub(super) fn of(error: &io::Error) -> Option<&Error> {
@@ -28,6 +29,15 @@ pub(super) fn text_of_caller(error: &io::Error) -> String {
         }
         _ => text,
     }
+}
+
+/// Why a certificate is not for the address that its caller comes from, in the words of Go and etcd.
+pub(super) fn of_address(from: IpAddr, addresses: &[String], names: &[String]) -> String {
+    if names.is_empty() {
+        return format!("x509: certificate is valid for {}, not {from}", addresses.join(", "));
+    }
+    let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    format!("tls: \"{from}\" does not match any of DNSNames [{}]", names.join(" "))
 }
 
 fn of_alert(alert: AlertDescription) -> String {
@@ -67,5 +77,20 @@ mod tests {
         assert!(text_of_caller(&off).starts_with("client certificate authentication failed: "));
         let late = failed(Error::InvalidCertificate(CertificateError::Expired));
         assert_eq!(text_of_caller(&late), late.to_string());
+    }
+
+    #[test]
+    fn certificate_of_another_address_is_refused_in_gos_words() {
+        let from = IpAddr::from([10, 0, 1, 10]);
+        let addresses = ["127.0.0.1".to_owned(), "10.0.1.11".to_owned()];
+        assert_eq!(
+            of_address(from, &addresses, &[]),
+            "x509: certificate is valid for 127.0.0.1, 10.0.1.11, not 10.0.1.10"
+        );
+        let names = ["localhost".to_owned(), "*.example.com".to_owned()];
+        assert_eq!(
+            of_address(from, &addresses, &names),
+            r#"tls: "10.0.1.10" does not match any of DNSNames ["localhost" "*.example.com"]"#
+        );
     }
 }
