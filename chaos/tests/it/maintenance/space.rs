@@ -139,7 +139,7 @@ fn a_disk_with_too_little_room_raises_the_alarm_and_one_with_enough_clears_it() 
         cluster.member(0).stop(WITHIN)?;
         cluster.member(0).start_altered(&[], &["--meerkat-disk-free-min-bytes=1".to_owned()])?;
         cluster.member(0).wait_until_ready(WITHIN).await?;
-        until("a put is taken", WITHIN, async || Ok(put(&endpoint, "k", 1).await.is_ok())).await?;
+        until("a put is taken", RECOVERS_WITHIN, async || Ok(put(&endpoint, "k", 1).await.is_ok())).await?;
         cluster.finish()
     });
 }

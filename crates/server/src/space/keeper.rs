@@ -25,6 +25,10 @@ const ROOM_PERCENT: u64 = 90;
 /// There is room again on the disk above this share of what must be free.
 const FREE_AGAIN_PERCENT: u64 = 150;
 
+/// Looks in a row that find room before the alarm is cleared: five seconds, in which a script that compacts,
+/// defragments and disarms finds the alarm that it disarms, as on etcd.
+const ROOM_LOOKS: u32 = 10;
+
 /// What one look found.
 #[derive(Clone, Copy, Debug)]
 struct Look {
@@ -49,10 +53,12 @@ enum Deed {
 pub(crate) async fn keep(raft: Arc<RaftNode>, config: Arc<Config>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut room_looks = 0;
     loop {
         ticks.tick().await;
         let alarm = Alarm { kind: AlarmKind::NoSpace, member: raft.member_id() };
-        match decide(&look(&raft, &config, alarm).await) {
+        let deed = decide(&look(&raft, &config, alarm).await);
+        match settled(deed, &mut room_looks) {
             Deed::Nothing => {}
             Deed::Raise => raise_own(&raft).await,
             Deed::Clear => clear(&raft, alarm).await,
@@ -101,6 +107,12 @@ async fn clear(raft: &RaftNode, alarm: Alarm) {
     }
 }
 
+/// Clearing waits for as many looks with room in a row.
+fn settled(deed: Deed, room_looks: &mut u32) -> Deed {
+    *room_looks = if deed == Deed::Clear { *room_looks + 1 } else { 0 };
+    if deed == Deed::Clear && *room_looks < ROOM_LOOKS { Deed::Nothing } else { deed }
+}
+
 fn decide(look: &Look) -> Deed {
     let disk_is_full = look.free_bytes.is_some_and(|free| free < look.free_bytes_min);
     match look.raised {
@@ -140,6 +152,20 @@ mod tests {
         check(900, Some(1000), Some(500), on, Deed::Nothing);
         check(899, Some(1000), Some(500), on, Deed::Clear);
         check(2000, None, Some(500), on, Deed::Clear);
+    }
+
+    #[test]
+    fn alarm_is_cleared_after_five_seconds_of_room() {
+        let mut room_looks = 0;
+        for _ in 1..ROOM_LOOKS {
+            assert_eq!(settled(Deed::Clear, &mut room_looks), Deed::Nothing);
+        }
+        assert_eq!(settled(Deed::Nothing, &mut room_looks), Deed::Nothing);
+        for _ in 1..ROOM_LOOKS {
+            assert_eq!(settled(Deed::Clear, &mut room_looks), Deed::Nothing);
+        }
+        assert_eq!(settled(Deed::Clear, &mut room_looks), Deed::Clear);
+        assert_eq!(TICK * ROOM_LOOKS, Duration::from_secs(5));
     }
 
     #[test]
