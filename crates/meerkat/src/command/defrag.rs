@@ -61,19 +61,28 @@ fn offline(directory: &Path) -> Result<(), Failure> {
     }
     match member.join("state").metadata() {
         Ok(_) => {
-            println!(
-                "Nothing to do for {}: a Meerkat member gives space back while it runs",
-                directory.display()
-            );
+            println!("{}", finished(directory));
             Ok(())
         }
         Err(error) => failed(format!("it is no data directory: {}", reason::of_system(&error))),
     }
 }
 
+/// Scripts wait for etcd's words.
+fn finished(directory: &Path) -> String {
+    let directory = directory.display();
+    format!("finished defragmenting directory {directory}: a Meerkat member gives space back while it runs")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offline_defragmentation_ends_in_etcds_words() {
+        let said = finished(Path::new("/var/lib/etcd"));
+        assert!(said.starts_with("finished defragmenting directory /var/lib/etcd"), "{said}");
+    }
 
     #[test]
     fn offline_defragmentation_tells_whose_directory_it_is() {
