@@ -32,7 +32,7 @@ const BARE: &[&str] = &[
 /// Where work that blocks is that of one request, whose asker waits and is told.
 const REQUESTS: &[&str] = &[
     "crates/server/src/grpc",
-    "crates/server/src/local_store",
+    "crates/server/src/member",
     "crates/server/src/auth/password.rs",
     "crates/raft/src/agreement.rs",
     "crates/raft/src/defragment.rs",

@@ -2,7 +2,7 @@
 
 use super::header::Headers;
 use super::status;
-use crate::auth::{Caller, Credentials, Guard};
+use crate::auth::{Caller, Credentials};
 use crate::lease::{Book, Renewals};
 use crate::member::{By, Member};
 use futures::StreamExt;
@@ -11,8 +11,7 @@ use meerkat_fault::Mutex;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::lease_server::Lease;
-use meerkat_raft::RaftNode;
-use meerkat_state::{Need, StateReader};
+use meerkat_state::Need;
 use meerkat_types::{Access, LeaseId};
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
@@ -23,11 +22,9 @@ const RENEWALS_PER_STREAM: usize = 1_024;
 #[derive(Clone)]
 pub(crate) struct LeaseService {
     member: Member,
-    raft: Arc<RaftNode>,
     headers: Headers,
     book: Arc<Mutex<Book>>,
     renewals: Renewals,
-    guard: Guard,
 }
 
 impl LeaseService {
@@ -36,17 +33,7 @@ impl LeaseService {
         headers: Headers,
         (book, renewals): (Arc<Mutex<Book>>, Renewals),
     ) -> LeaseService {
-        let (raft, guard) = (member.raft.clone(), member.guard.clone());
-        LeaseService { member, raft, headers, book, renewals, guard }
-    }
-
-    async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&StateReader) -> Result<T, meerkat_state::ReadError> + Send + 'static,
-    ) -> Result<T, Status> {
-        let reader = self.raft.reader().clone();
-        let read = meerkat_raft::threads::spawn_blocking(move || read(&reader));
-        read.await.map_err(|error| status::worker_lost(&error))?.map_err(|error| status::read(&error))
+        LeaseService { member, headers, book, renewals }
     }
 
     async fn renew(
@@ -55,9 +42,14 @@ impl LeaseService {
         request: Result<pb::LeaseKeepAliveRequest, Status>,
     ) -> Answer {
         let id = request?.id;
-        if self.guard.is_on() {
-            let caller = self.guard.caller_now(&credentials);
-            self.permit(caller, LeaseId::from_wire(id), Access::Write).await?;
+        if self.member.guard.is_on() {
+            let caller = self.member.guard.caller_now(&credentials);
+            let permitted = self.member.read_aside(move |pinned| {
+                caller.may(pinned, [Need::Login])?;
+                let keys = LeaseId::from_wire(id).map_or(Ok(Vec::new()), |lease| pinned.lease_keys(lease))?;
+                Ok(caller.may(pinned, keys.iter().map(|key| Need::Key(Access::Write, key)))?)
+            });
+            permitted.await?;
         }
         // As of before the renewal.
         let header = Some(self.headers.now());
@@ -72,38 +64,26 @@ impl LeaseService {
 /// Who may have to do with leases.
 impl LeaseService {
     /// Whether the caller is somebody, where that is asked.
-    async fn know(&self, caller: Caller) -> Result<(), Status> {
-        if self.guard.is_on() { self.permit(caller, None, Access::Read).await } else { Ok(()) }
+    fn know(&self, caller: &Caller) -> Result<(), Status> {
+        caller.may(&self.member.guard.pin(), [Need::Login]).map_err(|refusal| status::refused(&refusal))
     }
 
     /// What is told of a request that makes no sense: who asks is judged before that.
-    async fn refused(&self, caller: Caller, why: EtcdError) -> Status {
-        self.know(caller).await.err().unwrap_or_else(|| status::etcd(why))
-    }
-
-    /// Whether the caller is somebody, with access to every key of the lease.
-    async fn permit(&self, caller: Caller, lease: Option<LeaseId>, access: Access) -> Result<(), Status> {
-        self.read(move |reader| {
-            let pinned = reader.pin();
-            caller.may(&pinned, [Need::Login])?;
-            let keys = lease.map_or(Ok(Vec::new()), |lease| pinned.lease_keys(lease))?;
-            Ok(caller.may(&pinned, keys.iter().map(|key| Need::Key(access, key)))?)
-        })
-        .await
+    fn refused(&self, caller: &Caller, why: EtcdError) -> Status {
+        self.know(caller).err().unwrap_or_else(|| status::etcd(why))
     }
 
     /// Whether the caller may read every key of every lease.
     async fn permit_all(&self, caller: Caller) -> Result<(), Status> {
-        self.read(move |reader| {
-            let pinned = reader.pin();
-            caller.may(&pinned, [Need::Login])?;
+        let read = self.member.read_long(move |pinned| {
+            caller.may(pinned, [Need::Login])?;
             for lease in pinned.leases()? {
                 let keys = pinned.lease_keys(lease.id)?;
-                caller.may(&pinned, keys.iter().map(|key| Need::Key(Access::Read, key)))?;
+                caller.may(pinned, keys.iter().map(|key| Need::Key(Access::Read, key)))?;
             }
             Ok(())
-        })
-        .await
+        });
+        Ok(read.await?)
     }
 }
 
@@ -118,7 +98,7 @@ impl Lease for LeaseService {
         let caller = Caller::of(&request);
         let request = request.into_inner();
         let Some(ttl) = self.member.lease_ttl(request.ttl) else {
-            return Err(self.refused(caller, EtcdError::LeaseTtlTooLarge).await);
+            return Err(self.refused(&caller, EtcdError::LeaseTtlTooLarge));
         };
         let name = LeaseId::from_wire(request.id);
         let (id, granted) = self.member.grant(By::Client(&caller), name, ttl).await?;
@@ -136,7 +116,7 @@ impl Lease for LeaseService {
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
         let caller = Caller::of(&request);
         let Some(lease) = LeaseId::from_wire(request.into_inner().id) else {
-            return Err(self.refused(caller, EtcdError::LeaseNotFound).await);
+            return Err(self.refused(&caller, EtcdError::LeaseNotFound));
         };
         let revision = self.member.revoke(By::Client(&caller), lease).await?;
         Ok(Response::new(pb::LeaseRevokeResponse { header: Some(self.headers.at(revision)) }))
@@ -164,7 +144,7 @@ impl Lease for LeaseService {
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
         let caller = Caller::of(&request);
         let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
-        self.know(caller.clone()).await?;
+        self.know(&caller)?;
         let missing = |header| pb::LeaseTimeToLiveResponse {
             header: Some(header),
             id,
@@ -175,20 +155,19 @@ impl Lease for LeaseService {
         let Some(lease) = LeaseId::from_wire(id) else {
             return Ok(Response::new(missing(self.headers.now())));
         };
-        let answer = self.raft.leases().rest(lease).await.map_err(status::lessor)?;
+        let answer = self.member.raft.leases().rest(lease).await.map_err(status::lessor)?;
         let Some((ttl, remaining_ms)) = answer.rest else {
             return Ok(Response::new(missing(self.headers.now())));
         };
         let keys = if keys {
-            let applied = self.raft.applied().reached(answer.index).await;
+            let applied = self.member.raft.applied().reached(answer.index).await;
             applied.map_err(|_| status::etcd(EtcdError::Stopped))?;
-            self.read(move |reader| {
-                let pinned = reader.pin();
+            let read = self.member.read_long(move |pinned| {
                 let keys = pinned.lease_keys(lease)?;
-                caller.may(&pinned, keys.iter().map(|key| Need::Key(Access::Read, key)))?;
+                caller.may(pinned, keys.iter().map(|key| Need::Key(Access::Read, key)))?;
                 Ok(keys)
-            })
-            .await?
+            });
+            read.await?
         } else {
             Vec::new()
         };
@@ -205,7 +184,7 @@ impl Lease for LeaseService {
         &self,
         request: Request<pb::LeaseLeasesRequest>,
     ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
-        if self.guard.is_on() {
+        if self.member.guard.is_on() {
             self.permit_all(Caller::of(&request)).await?;
         }
         let led = {
@@ -219,7 +198,7 @@ impl Lease for LeaseService {
                 deadlines.into_iter().map(|(_, lease)| lease).collect::<Vec<_>>()
             }
             None => {
-                let leases = self.read(|reader| reader.pin().leases()).await?;
+                let leases = self.member.read_long(|pinned| pinned.leases()).await?;
                 leases.into_iter().map(|lease| lease.id).collect()
             }
         };

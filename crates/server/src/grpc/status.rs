@@ -5,7 +5,7 @@
 
 use super::snapshot::SnapshotError;
 use crate::auth::PasswordError;
-use crate::member::WriteError;
+use crate::member::{ReadFailure, WriteError};
 use meerkat_proto::convert::BadRequest;
 use meerkat_proto::error_text::EtcdError;
 use meerkat_raft::{
@@ -92,6 +92,17 @@ pub(crate) fn propose(error: &ProposeError) -> Status {
             TimeoutCause::ConnectionLost => EtcdError::TimeoutDueToConnectionLost,
         }),
         ProposeError::Stopped => etcd(EtcdError::Stopped),
+    }
+}
+
+impl From<ReadFailure> for Status {
+    fn from(failure: ReadFailure) -> Status {
+        match failure {
+            ReadFailure::Learner => etcd(EtcdError::NotSupportedForLearner),
+            ReadFailure::Index(error) => read_index(error),
+            ReadFailure::State(error) => read(&error),
+            ReadFailure::Worker(error) => worker_lost(&error),
+        }
     }
 }
 

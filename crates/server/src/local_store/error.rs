@@ -2,7 +2,7 @@
 //!
 //! Always true: only [`LocalError::Unknown`] leaves open whether a write happened.
 
-use crate::member::WriteError;
+use crate::member::{ReadFailure, WriteError};
 use meerkat_raft::{LessorError, ProposeError, ReadIndexError};
 use meerkat_state::ReadError;
 use meerkat_types::{AuthRefusal, Refusal};
@@ -82,14 +82,17 @@ impl From<ProposeError> for LocalError {
     }
 }
 
-impl From<ReadIndexError> for LocalError {
-    fn from(error: ReadIndexError) -> LocalError {
-        match error {
-            ReadIndexError::NoLeader => LocalError::NoLeader,
-            ReadIndexError::LeaderChanged | ReadIndexError::Timeout | ReadIndexError::Stopped => {
-                LocalError::Unavailable(error.to_string())
+impl From<ReadFailure> for LocalError {
+    fn from(failure: ReadFailure) -> LocalError {
+        LocalError::Unavailable(match failure {
+            ReadFailure::Learner => {
+                "this member is a learner and does not answer for the cluster yet".to_owned()
             }
-        }
+            ReadFailure::Index(ReadIndexError::NoLeader) => return LocalError::NoLeader,
+            ReadFailure::Index(error) => error.to_string(),
+            ReadFailure::State(error) => return error.into(),
+            ReadFailure::Worker(error) => format!("the read's worker was lost: {error}"),
+        })
     }
 }
 

@@ -18,9 +18,9 @@ pub use row::{LocalChange, LocalRow};
 pub use watch::{LocalBatch, LocalWatch};
 
 use crate::config::Config;
-use crate::member::{By, LONG_READS_MAX, Member};
+use crate::member::{By, INLINE_KEYS_MAX, Member};
 use bytes::Bytes;
-use meerkat_raft::{RaftNode, Renewal};
+use meerkat_raft::Renewal;
 use meerkat_state::Pinned;
 use meerkat_types::{
     Asker, AuthRevision, Compare, CompareOperator, CompareTarget, Consistency, DeleteRange, Key, KeyRange,
@@ -31,12 +31,9 @@ use meerkat_watch::Hub;
 use prost::encoding::encoded_len_varint;
 use prost::length_delimiter_len;
 use row::{rows, unsigned};
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch as channel};
+use tokio::sync::watch as channel;
 
-/// A page this short is read where it is asked for.
-const INLINE_ROWS_MAX: usize = 64;
 /// A page ends with the row that reaches this.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
@@ -100,10 +97,8 @@ pub enum LocalWritten {
 #[derive(Clone)]
 pub struct LocalStore {
     member: Member,
-    raft: Arc<RaftNode>,
     hub: Hub,
     access: LocalAccess,
-    long_reads: Arc<Semaphore>,
     /// How long a read waits for a leader when none has been heard of for a while.
     patience: Duration,
 }
@@ -111,11 +106,9 @@ pub struct LocalStore {
 impl LocalStore {
     pub(crate) fn new(member: Member, hub: Hub, config: &Config) -> LocalStore {
         LocalStore {
-            raft: member.raft.clone(),
             access: LocalAccess::new(member.guard.clone()),
             member,
             hub,
-            long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)),
             patience: Duration::from_millis(config.election_timeout_ms),
         }
     }
@@ -128,7 +121,7 @@ impl LocalStore {
     /// The revision of the newest write that was acknowledged before the call, or a later one.
     pub async fn now(&self) -> Result<u64, LocalError> {
         self.become_fresh().await?;
-        Ok(unsigned(self.raft.reader().current_revision()))
+        Ok(unsigned(self.member.raft.reader().current_revision()))
     }
 
     /// Rows of a prefix from a key on, at most so many, as of a revision or as of now.
@@ -141,23 +134,18 @@ impl LocalStore {
     ) -> Result<LocalPage, LocalError> {
         let asked = at.map(|at| signed(at).ok_or(LocalError::Future { asked: at })).transpose()?;
         // A past revision is what it is on every member, once the member has it.
-        if asked.is_none_or(|at| self.raft.reader().current_revision() < at) {
+        if asked.is_none_or(|at| self.member.raft.reader().current_revision() < at) {
             self.become_fresh().await?;
         }
         let Some(keys) = span(&prefix, from) else {
-            let pinned = self.raft.reader().pin();
+            let pinned = self.member.raft.reader().pin();
             let revision = at.unwrap_or_else(|| unsigned(pinned.current_revision()));
             return Ok(LocalPage { rows: Vec::new(), revision, more: false });
         };
-        let pinned = self.raft.reader().pin();
-        let read = move || read_page(&pinned, keys, limit, asked);
-        if limit <= INLINE_ROWS_MAX && asked.is_none() {
-            return read();
+        if limit <= INLINE_KEYS_MAX && asked.is_none() {
+            return read_page(&self.member.raft.reader().pin(), keys, limit, asked);
         }
-        // Never closed, so waiting cannot fail.
-        let _turn = self.long_reads.acquire().await;
-        let done = meerkat_raft::threads::spawn_blocking(read).await;
-        done.map_err(|error| LocalError::Unavailable(format!("the read's worker was lost: {error}")))?
+        self.member.read_long(move |pinned| Ok(read_page(pinned, keys, limit, asked))).await?
     }
 
     /// A key as of now, and the revision that this is as of.
@@ -165,7 +153,7 @@ impl LocalStore {
         meerkat_fault::poisoned("poisoned_request", &key);
         let key = named(key)?;
         self.become_fresh().await?;
-        let answer = self.raft.reader().range(&query(KeyRange::One(key), None))?;
+        let answer = self.member.raft.reader().range(&query(KeyRange::One(key), None))?;
         let revision = unsigned(answer.revision);
         Ok((rows(answer.kvs)?.pop(), revision))
     }
@@ -188,8 +176,8 @@ impl LocalStore {
     /// Every change under a prefix after a revision, and how far the member has come: at once when it is
     /// behind what somebody awaits (0 for nobody), else every second.
     pub fn watch(&self, prefix: &[u8], after: u64, awaited: channel::Receiver<u64>) -> LocalWatch {
-        let reader = self.raft.reader().clone();
-        let applied = self.raft.applied().clone();
+        let reader = self.member.raft.reader().clone();
+        let applied = self.member.raft.applied().clone();
         LocalWatch::new(&self.hub, reader, applied, awaited, prefix, after)
     }
 
@@ -205,7 +193,7 @@ impl LocalStore {
     /// Gives a lease its whole time again; false if it has ended. Nothing is written.
     pub async fn renew(&self, lease: i64) -> Result<bool, LocalError> {
         let Some(lease) = LeaseId::from_wire(lease) else { return Ok(false) };
-        match self.raft.leases().renew(&[lease]).await?.first() {
+        match self.member.raft.leases().renew(&[lease]).await?.first() {
             Some(Renewal::Renewed(_)) => Ok(true),
             Some(Renewal::Gone) => Ok(false),
             Some(Renewal::Expiring) | None => {
@@ -215,17 +203,12 @@ impl LocalStore {
     }
 
     async fn become_fresh(&self) -> Result<(), LocalError> {
-        if self.raft.leadership().is_learner() {
-            let reason = "this member is a learner and does not answer for the cluster yet";
-            return Err(LocalError::Unavailable(reason.to_owned()));
-        }
-        let ready = self.raft.reads().ready_to_read();
-        if self.raft.leadership().known().is_some() {
-            return Ok(ready.await?);
+        let fresh = self.member.become_fresh(Consistency::Linearizable);
+        if self.member.raft.leadership().known().is_some() {
+            return Ok(fresh.await?);
         }
         // There may be one in a moment. If not, whoever reads is better served elsewhere.
-        tokio::time::timeout(self.patience, ready).await.map_err(|_| LocalError::NoLeader)??;
-        Ok(())
+        Ok(tokio::time::timeout(self.patience, fresh).await.map_err(|_| LocalError::NoLeader)??)
     }
 }
 
