@@ -21,6 +21,8 @@ pub struct Config {
     pub(crate) sync_interval: Option<Duration>,
     pub(crate) lazy: bool,
     pub(crate) login: Option<Login>,
+    pub(crate) slow_watches: Option<SlowWatches>,
+    pub(crate) watch_progress_interval: Option<Duration>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Tls,
 }
@@ -30,6 +32,27 @@ pub struct Config {
 pub(crate) struct Login {
     pub(crate) user: String,
     pub(crate) password: String,
+}
+
+/// What a Meerkat member does with a watch that falls behind because its client does not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowWatches {
+    /// Sends every event later.
+    Wait,
+    /// Sends only the latest event of each key that it missed.
+    Coalesce,
+    /// Cancels the watch, with the revision to resume at as the reason.
+    Cancel,
+}
+
+impl SlowWatches {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SlowWatches::Wait => "wait",
+            SlowWatches::Coalesce => "coalesce",
+            SlowWatches::Cancel => "cancel",
+        }
+    }
 }
 
 impl fmt::Debug for Login {
@@ -54,6 +77,8 @@ impl Config {
             sync_interval: None,
             lazy: false,
             login: None,
+            slow_watches: None,
+            watch_progress_interval: None,
             #[cfg(feature = "tls")]
             tls: Tls::new(),
         }
@@ -116,6 +141,22 @@ impl Config {
     #[must_use]
     pub fn user(mut self, user: impl Into<String>, password: impl Into<String>) -> Config {
         self.login = Some(Login { user: user.into(), password: password.into() });
+        self
+    }
+
+    /// Leaves it to a Meerkat member what becomes of a watch whose application reads slowly, instead of
+    /// parking the watch. A full buffer then stops the reading of all watches that share its stream.
+    #[must_use]
+    pub fn slow_watches(mut self, policy: SlowWatches) -> Config {
+        self.slow_watches = Some(policy);
+        self
+    }
+
+    /// How often a Meerkat member sends marks of its own accord, one second or more. As the member is
+    /// configured unless set.
+    #[must_use]
+    pub fn watch_progress_interval(mut self, interval: Duration) -> Config {
+        self.watch_progress_interval = Some(interval);
         self
     }
 

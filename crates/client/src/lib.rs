@@ -50,7 +50,7 @@ pub mod work_queue;
 pub use auth::Auth;
 pub use client::Client;
 pub use cluster::Cluster;
-pub use config::Config;
+pub use config::{Config, SlowWatches};
 pub use election::{Election, Leadership};
 pub use error::{Error, ErrorKind, Fate};
 pub use informer::Informer;
@@ -66,5 +66,5 @@ pub use stm::{Stm, StmError, StmTxn};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use txn::{Compare, Op, OpResult, TxnResponse};
-pub use watch::{Changes, Watch, WatchBuilder, WatchError, WatchPhase, WatchStatus};
+pub use watch::{Changes, Watch, WatchBuilder, WatchError, WatchPhase, WatchResponse, WatchStatus};
 pub use work_queue::WorkQueue;

@@ -15,7 +15,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
-/// The endpoint's name (a URL without a path) and how to connect to it.
+/// The endpoint's name (a URL without a path, or a socket's) and how to connect to it.
 pub(crate) fn endpoint(address: &str, config: &Config) -> Result<(Arc<str>, Endpoint), Error> {
     let name = normal(address)?;
     let wrong = |error: tonic::transport::Error| Error::invalid(format!("bad endpoint {address:?}: {error}"));
@@ -52,11 +52,16 @@ fn secured(name: &str, endpoint: Endpoint, _: &Config) -> Result<Endpoint, Error
 
 fn normal(address: &str) -> Result<String, Error> {
     let address = address.trim();
+    if address.strip_prefix("unix://").is_some_and(|path| !path.is_empty()) {
+        return Ok(address.to_owned());
+    }
     let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
     let authority = rest.trim_end_matches('/');
     let known = scheme == "http" || scheme == "https";
     if !known || authority.is_empty() || authority.contains('/') {
-        let text = format!("bad endpoint {address:?}: give host:port, http://host:port or https://host:port");
+        let text = format!(
+            "bad endpoint {address:?}: give host:port, http://host:port, https://host:port or unix://path"
+        );
         return Err(Error::invalid(text));
     }
     Ok(format!("{scheme}://{authority}"))
@@ -73,6 +78,8 @@ mod tests {
             (" http://a:1/ ", Some("http://a:1")),
             ("https://a:1", Some("https://a:1")),
             ("[::1]:2379", Some("http://[::1]:2379")),
+            ("unix:///run/a.sock", Some("unix:///run/a.sock")),
+            ("unix://", None),
             ("", None),
             ("ftp://a:1", None),
             ("http://a:1/path", None),

@@ -18,8 +18,9 @@ use super::verdict::{self, Ended};
 use crate::balancer::picker::fraction;
 use crate::balancer::{EndpointId, Picked, Verdict};
 use crate::retry::{self, Blame};
-use crate::{Client, Fate};
+use crate::{Client, Config, Fate};
 use futures::{Stream, StreamExt, TryFutureExt};
+use meerkat_proto::go_duration;
 use meerkat_proto::pb::etcdserver as pb;
 use meerkat_proto::pb::etcdserver::watch_client::WatchClient;
 use std::pin::{Pin, pin};
@@ -93,6 +94,24 @@ enum End {
     Unused,
 }
 
+impl End {
+    /// For [`WatchStatus::last_loss`](super::WatchStatus::last_loss).
+    fn reason(&self) -> String {
+        let reason = match self {
+            End::Status(status) if status.message().is_empty() => status.code().description(),
+            End::Status(status) => status.message(),
+            End::Closed => "the stream ended",
+            End::Silent => "no sign of life",
+            End::Gone => "it does not answer",
+            End::Leaderless => "no leader",
+            End::Nonsense => "its responses make no sense",
+            End::Token => "the token is not valid any more",
+            End::Unused => "no watch needs it",
+        };
+        reason.to_owned()
+    }
+}
+
 /// The life of a slot.
 pub(crate) async fn run(mut carrier: Carrier) {
     loop {
@@ -119,9 +138,10 @@ pub(crate) async fn run(mut carrier: Carrier) {
 
 impl Carrier {
     pub(crate) fn new(client: Client, inbox: Arc<Inbox>) -> Carrier {
+        let on_demand = client.pool().config().slow_watches.is_some();
         Carrier {
             client,
-            watches: Multiplex::new(inbox.clone()),
+            watches: Multiplex::new(inbox.clone(), on_demand),
             inbox,
             patience: Patience::default(),
             avoid: None,
@@ -149,7 +169,7 @@ impl Carrier {
         let now = now();
         self.watches.open(picked.name.clone(), pool.config().login.is_some(), now);
         let (requests, receiver) = mpsc::channel(OUTBOUND_MAX);
-        let wires = Wires { requests, inbound: inbound(&picked, receiver) };
+        let wires = Wires { requests, inbound: inbound(&picked, pool.config(), receiver) };
         let line = Line {
             picked,
             generation,
@@ -171,7 +191,7 @@ impl Carrier {
         let mut leaderless = pin!(leaderless(&picked));
         loop {
             tokio::select! {
-                message = inbound.next() => {
+                message = inbound.next(), if !self.watches.is_held_up() => {
                     if let Some(end) = self.hear(line, message) {
                         return end;
                     }
@@ -216,6 +236,10 @@ impl Carrier {
 
     fn look(&mut self, line: &mut Line) -> Option<End> {
         let now = now();
+        if self.watches.is_held_up() {
+            // Its word may be here, unread. The pool goes on asking the member.
+            line.pulse.heard(now);
+        }
         match line.pulse.tick(now) {
             Beat::Fine => {}
             Beat::Ask => self.watches.ask_probe(),
@@ -236,7 +260,7 @@ impl Carrier {
 
     /// Draws the conclusions from a stream's end.
     async fn after(&mut self, line: &Line, end: End) {
-        self.watches.lost(now());
+        self.watches.lost(now(), &end.reason());
         if matches!(end, End::Unused) {
             return;
         }
@@ -324,11 +348,19 @@ impl Drop for Carrier {
 
 /// The stream opens as soon as it is polled. Its first word may be the first answer to a request, so
 /// opening must not be waited for before requests are sent.
-fn inbound(picked: &Picked, requests: mpsc::Receiver<pb::WatchRequest>) -> Inbound {
+fn inbound(picked: &Picked, config: &Config, requests: mpsc::Receiver<pb::WatchRequest>) -> Inbound {
     // A server bounds what it sends; a bound here could only make a large revision undeliverable.
     let mut client = WatchClient::new(picked.wire.clone()).max_decoding_message_size(usize::MAX);
     let mut request = Request::new(ReceiverStream::new(requests));
-    request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+    let metadata = request.metadata_mut();
+    metadata.insert("hasleader", MetadataValue::from_static("true"));
+    if let Some(policy) = config.slow_watches {
+        metadata.insert("meerkat-watch-slow", MetadataValue::from_static(policy.name()));
+    }
+    if let Some(interval) = config.watch_progress_interval {
+        let text = go_duration::format(interval).parse().expect("a duration is ASCII");
+        metadata.insert("meerkat-watch-progress-interval", text);
+    }
     let opening = async move { client.watch(request).await.map(Response::into_inner) };
     opening.try_flatten_stream().boxed()
 }

@@ -34,12 +34,14 @@ mod hub;
 mod mailbox;
 mod multiplex;
 mod pulse;
+mod response;
 mod resume;
 mod status;
 mod verdict;
 mod wire;
 
 pub use error::WatchError;
+pub use response::{ResponseHeader, WatchCanceled, WatchResponse, WatchResponses};
 pub use status::{WatchPhase, WatchStatus};
 
 pub(crate) use hub::Hub;
@@ -116,13 +118,13 @@ impl WatchBuilder {
 
     /// No deletes.
     pub fn only_puts(mut self) -> WatchBuilder {
-        self.filter = Filter { no_put: false, no_delete: true };
+        self.filter.no_delete = true;
         self
     }
 
     /// No puts.
     pub fn only_deletes(mut self) -> WatchBuilder {
-        self.filter = Filter { no_put: true, no_delete: false };
+        self.filter.no_put = true;
         self
     }
 
@@ -144,8 +146,20 @@ impl WatchBuilder {
 
     /// Starts the watch, in the background.
     pub fn start(self) -> Watch {
+        Watch { mailbox: self.mailbox(false) }
+    }
+
+    /// As [`WatchBuilder::start`], to be read response by response, with the headers of the members: for
+    /// tools that show what servers say. Marks are those that a member sends by itself, with
+    /// [`WatchBuilder::marks`], and those asked for with [`Watch::hurry`]. They are told as they come: etcd
+    /// before 3.5.8 may send events after a mark that it covers.
+    pub fn start_responses(self) -> WatchResponses {
+        WatchResponses::new(self.mailbox(true))
+    }
+
+    fn mailbox(self, verbatim: bool) -> Arc<Mailbox> {
         let hub = &self.client.shared().watches;
-        let mailbox = match self.keys.range() {
+        match self.keys.range() {
             Ok(range) => {
                 let namespace = self.client.prefix().clone();
                 let order = Order {
@@ -154,12 +168,12 @@ impl WatchBuilder {
                     previous: self.previous,
                     filter: self.filter,
                     marks: self.marks,
+                    verbatim,
                 };
                 hub.start(&self.client, order, self.from, self.buffer)
             }
             Err(error) => hub.refuse(WatchError::Refused(error)),
-        };
-        Watch { mailbox }
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use super::mailbox::Look;
 use super::resume::Resume;
 use super::verdict::{self, Cancelled};
 use super::wire::{self, Malformed};
-use super::{Changes, WatchError};
+use super::{Changes, ResponseHeader, WatchError, WatchResponse};
 use crate::{Error, Fate, retry};
 use meerkat_proto::error_text::EtcdError;
 use meerkat_proto::pb::etcdserver as pb;
@@ -69,6 +69,8 @@ pub(crate) struct Multiplex {
     watches: HashMap<Serial, Entry>,
     stream: Stream,
     next_id: i64,
+    /// A full buffer stops the reading of the stream, instead of its watch being parked.
+    on_demand: bool,
     /// Kept to be used again.
     whole: Vec<Changes>,
 }
@@ -84,8 +86,20 @@ pub(crate) enum Heard {
 }
 
 impl Multiplex {
-    pub(crate) fn new(inbox: Arc<Inbox>) -> Multiplex {
-        Multiplex { inbox, watches: HashMap::new(), stream: Stream::default(), next_id: 1, whole: Vec::new() }
+    pub(crate) fn new(inbox: Arc<Inbox>, on_demand: bool) -> Multiplex {
+        Multiplex {
+            inbox,
+            watches: HashMap::new(),
+            stream: Stream::default(),
+            next_id: 1,
+            on_demand,
+            whole: Vec::new(),
+        }
+    }
+
+    /// Nothing more is to be read before an application has read.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.on_demand && self.watches.values().any(|entry| entry.mailbox.holds_up())
     }
 
     /// No watch wants a stream. Parked ones do not.
@@ -99,7 +113,7 @@ impl Multiplex {
 
     /// Whether some watch wants marks often.
     pub(crate) fn wants_marks(&self) -> bool {
-        self.watches.values().any(|entry| entry.order.marks)
+        self.watches.values().any(|entry| entry.order.marks && !entry.order.verbatim)
     }
 
     /// A stream is being opened. `renewable` says that there are credentials to get a token with.
@@ -115,10 +129,11 @@ impl Multiplex {
     }
 
     /// The stream is gone; every watch on it waits for the next.
-    pub(crate) fn lost(&mut self, now: Instant) {
+    pub(crate) fn lost(&mut self, now: Instant, why: &str) {
         self.stream = Stream::default();
+        let why = Arc::from(why);
         for entry in self.watches.values_mut() {
-            entry.leave(now);
+            entry.lose(now, &why);
         }
     }
 
@@ -128,7 +143,10 @@ impl Multiplex {
             match news {
                 News::Start(start) => self.add(start),
                 News::Look(serial) => self.look(serial),
-                News::Progress => self.ask_progress(),
+                News::Progress => {
+                    self.stream.application_asked = true;
+                    self.ask_progress();
+                }
             }
         }
     }
@@ -257,7 +275,7 @@ impl Multiplex {
         }
         if response.watch_id == NO_ID {
             if !response.canceled && response.events.is_empty() {
-                self.mark_all(wire::header_revision(&response));
+                self.mark_all(ResponseHeader::of(&response));
             }
             return Heard::Fine;
         }
@@ -268,7 +286,7 @@ impl Multiplex {
             return self.cancelled(serial, &response, now);
         }
         if response.events.is_empty() && !response.fragment {
-            self.mark(serial, wire::header_revision(&response));
+            self.mark(serial, ResponseHeader::of(&response));
             return Heard::Fine;
         }
         match self.events(serial, response) {
@@ -292,7 +310,7 @@ impl Multiplex {
         if let Some(entry) = self.watches.get_mut(&serial) {
             entry.place = Place::Live(id);
             entry.denied = false;
-            entry.created_at = wire::header_revision(&response);
+            entry.created_at = wire::header_revision(&ResponseHeader::of(&response));
             entry.asked_before = asked_before;
             entry.resume.created(entry.created_at);
             entry.tell_live(endpoint, now);
@@ -302,16 +320,17 @@ impl Multiplex {
 
     fn events(&mut self, serial: Serial, response: pb::WatchResponse) -> Result<(), Malformed> {
         let Some(entry) = self.watches.get_mut(&serial) else { return Ok(()) };
-        if entry.mailbox.is_full() {
+        if entry.mailbox.is_full() && !self.on_demand {
             self.park(serial);
             return Ok(());
         }
+        let (header, more) = (ResponseHeader::of(&response), response.fragment);
         let events = wire::events(&entry.order.namespace, response.events)?;
-        entry.resume.response(events, response.fragment, &mut self.whole);
+        entry.resume.response(events, more, &mut self.whole);
         if !self.whole.is_empty() {
             entry.setbacks = 0;
-            entry.mailbox.deliver(&mut self.whole, entry.resume.owed());
         }
+        entry.mailbox.deliver(&mut self.whole, header, more, entry.resume.owed());
         Ok(())
     }
 
@@ -332,7 +351,11 @@ impl Multiplex {
         }
     }
 
-    fn mark_all(&mut self, at: Revision) {
+    fn mark_all(&mut self, header: ResponseHeader) {
+        if self.stream.marks != Marks::Unknown && std::mem::take(&mut self.stream.application_asked) {
+            let live = self.watches.values().filter(|entry| matches!(entry.place, Place::Live(_)));
+            live.filter(|entry| entry.order.verbatim).for_each(|entry| entry.mailbox.mark(header));
+        }
         match self.stream.marks {
             // Answered with no watch created: this server answers always, and so too early.
             Marks::Unknown => self.stream.marks = Marks::Early,
@@ -340,16 +363,20 @@ impl Multiplex {
             Marks::True => {
                 self.stream.marks_heard += 1;
                 let heard = self.stream.marks_heard;
+                let at = wire::header_revision(&header);
                 for entry in self.watches.values_mut().filter(|entry| entry.is_known_at(at, heard)) {
-                    entry.mark(at);
+                    entry.mark(header);
                 }
             }
         }
     }
 
-    fn mark(&mut self, serial: Serial, at: Revision) {
+    fn mark(&mut self, serial: Serial, header: ResponseHeader) {
         if let Some(entry) = self.watches.get_mut(&serial) {
-            entry.mark(at);
+            entry.mark(header);
+            if entry.order.marks && entry.order.verbatim {
+                entry.mailbox.mark(header);
+            }
         }
     }
 
@@ -361,16 +388,11 @@ impl Multiplex {
         // A token of the minute tells one from the other.
         let renew = self.stream.renewable && !std::mem::replace(&mut entry.denied, true);
         let next = entry.resume.owed();
-        match verdict::cancelled(response.compact_revision, &response.cancel_reason) {
-            Cancelled::Compacted { oldest } => match compacted(oldest, next) {
-                Some(error) => self.end(serial, error),
-                // What is owed is there still.
-                None => self.set_back(serial, &Cancelled::Silently),
-            },
+        let error = match verdict::cancelled(response.compact_revision, &response.cancel_reason) {
+            Cancelled::Compacted { oldest } => compacted(oldest, next),
             // Only this watch: those that run may go on without a token.
             Cancelled::Token(known) if !self.stream.renewable => {
-                let error = self.refusal(known.code(), known.message());
-                self.end(serial, error);
+                Some(self.refusal(known.code(), known.message()))
             }
             token @ Cancelled::Token(_) => {
                 self.set_back(serial, &token);
@@ -381,10 +403,14 @@ impl Multiplex {
                 return Heard::Token;
             }
             Cancelled::Denied { code, text } | Cancelled::Refused { code, text } => {
-                let error = self.refusal(code, &text);
-                self.end(serial, error);
+                Some(self.refusal(code, &text))
             }
-            Cancelled::Silently => self.set_back(serial, &Cancelled::Silently),
+            Cancelled::Silently => None,
+        };
+        match error {
+            Some(error) => self.end_in_words(serial, error, response),
+            // Nobody said why, or what is owed is there still in spite of a compaction.
+            None => self.set_back(serial, &Cancelled::Silently),
         }
         Heard::Fine
     }
@@ -406,6 +432,14 @@ impl Multiplex {
 
     fn refusal(&self, code: Code, text: &str) -> WatchError {
         WatchError::Refused(refusal(&Status::new(code, text), self.stream.endpoint.clone()))
+    }
+
+    /// Ends a watch that its member has cancelled.
+    fn end_in_words(&mut self, serial: Serial, why: WatchError, response: &pb::WatchResponse) {
+        if let Some(entry) = self.watches.get(&serial).filter(|entry| entry.order.verbatim) {
+            entry.mailbox.last_word(WatchResponse::canceled(response));
+        }
+        self.end(serial, why);
     }
 
     fn end(&mut self, serial: Serial, why: WatchError) {

@@ -14,8 +14,14 @@ pub struct WatchStatus {
     pub last: Option<Revision>,
     /// The first revision not received yet; `None` until a watch from now on was created.
     pub next: Option<Revision>,
+    /// How often it lost the stream that served it.
+    pub losses: u64,
+    /// Why it lost the last one, or could not get one.
+    pub last_loss: Option<Arc<str>>,
     /// How often it went on on another stream after losing one.
     pub resumes: u64,
+    /// The revision it went on from after the last loss.
+    pub resumed_from: Option<Revision>,
     /// How long the last loss lasted, from noticing it to being created again.
     pub last_gap: Option<Duration>,
     /// How often it was taken off its stream because the application did not keep up.

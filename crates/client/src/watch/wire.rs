@@ -5,6 +5,7 @@
 //! out of the message they came in. Slices of it would keep megabytes alive for one small value in a
 //! cache, and no bound on a buffer could be honest.
 
+use super::response::ResponseHeader;
 use crate::namespace::Namespace;
 use bytes::Bytes;
 use meerkat_proto::pb::etcdserver as pb;
@@ -22,6 +23,8 @@ pub(crate) struct Order {
     pub(crate) previous: bool,
     pub(crate) filter: Filter,
     pub(crate) marks: bool,
+    /// Read response by response, so marks are passed on as the member sends them.
+    pub(crate) verbatim: bool,
 }
 
 /// The server sent something that is no event of this watch.
@@ -74,10 +77,9 @@ fn union(union: RequestUnion) -> pb::WatchRequest {
     pb::WatchRequest { request_union: Some(union) }
 }
 
-/// The revision of a response's header; zero when it has none that can be.
-pub(crate) fn header_revision(response: &pb::WatchResponse) -> Revision {
-    let told = response.header.as_ref().map_or(0, |header| header.revision);
-    if is_revision(told) { Revision::new(told) } else { Revision::new(0) }
+/// The revision that a header tells; zero when it cannot be.
+pub(crate) fn header_revision(header: &ResponseHeader) -> Revision {
+    if is_revision(header.revision.get()) { header.revision } else { Revision::new(0) }
 }
 
 /// The last revision there is has no next one to go on from, so it counts as nonsense.
@@ -159,9 +161,9 @@ mod tests {
     fn a_header_without_sense_has_no_revision() {
         let told = |revision| {
             let header = Some(pb::ResponseHeader { revision, ..Default::default() });
-            header_revision(&pb::WatchResponse { header, ..Default::default() }).get()
+            header_revision(&ResponseHeader::of(&pb::WatchResponse { header, ..Default::default() })).get()
         };
         assert_eq!([told(7), told(-7), told(i64::MAX)], [7, 0, 0]);
-        assert_eq!(header_revision(&pb::WatchResponse::default()).get(), 0);
+        assert_eq!(header_revision(&ResponseHeader::of(&pb::WatchResponse::default())).get(), 0);
     }
 }

@@ -1,9 +1,10 @@
 //! One watch on a stream slot: what it wants, where it stands, and what is told of it.
 
 use crate::watch::mailbox::Mailbox;
+use crate::watch::response::ResponseHeader;
 use crate::watch::resume::Resume;
 use crate::watch::status::WatchPhase;
-use crate::watch::wire::Order;
+use crate::watch::wire::{self, Order};
 use meerkat_types::Revision;
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,6 +37,18 @@ pub(super) enum Place {
 }
 
 impl Entry {
+    /// Its stream is lost, or the one it waited for.
+    pub(super) fn lose(&mut self, now: Instant, why: &Arc<str>) {
+        let was_live = matches!(self.place, Place::Live(_));
+        if self.place != Place::Parked {
+            self.mailbox.update(|status| {
+                status.losses += u64::from(was_live);
+                status.last_loss = Some(why.clone());
+            });
+        }
+        self.leave(now);
+    }
+
     /// It is not on a stream any more.
     pub(super) fn leave(&mut self, now: Instant) {
         let was_live = match self.place {
@@ -52,7 +65,7 @@ impl Entry {
 
     pub(super) fn wait(&mut self) {
         self.place = Place::Waiting;
-        self.mailbox.update(|status| {
+        self.mailbox.leave(|status| {
             status.phase = WatchPhase::Connecting;
             status.endpoint = None;
         });
@@ -63,15 +76,16 @@ impl Entry {
         matches!(self.place, Place::Live(_)) && (self.created_at < mark || self.asked_before < heard)
     }
 
-    pub(super) fn mark(&mut self, at: Revision) {
-        if !self.resume.mark(at) {
+    /// A mark of the member's, to be believed.
+    pub(super) fn mark(&mut self, header: ResponseHeader) {
+        if !self.resume.mark(wire::header_revision(&header)) {
             return;
         }
         self.setbacks = 0;
         let next = self.resume.owed();
         self.mailbox.update(|status| status.next = next);
-        if self.order.marks {
-            self.mailbox.mark(at);
+        if self.order.marks && !self.order.verbatim {
+            self.mailbox.mark(header);
         }
     }
 
@@ -85,6 +99,7 @@ impl Entry {
             if gap.is_some() {
                 status.resumes += 1;
                 status.last_gap = gap;
+                status.resumed_from = next;
             }
         });
     }

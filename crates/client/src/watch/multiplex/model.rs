@@ -57,7 +57,7 @@ struct World {
 impl World {
     fn new(seed: u64, kind: Kind) -> World {
         let inbox = Arc::new(Inbox::default());
-        let mut multiplex = Multiplex::new(inbox.clone());
+        let mut multiplex = Multiplex::new(inbox.clone(), false);
         let now = Instant::now();
         multiplex.open("m".into(), false, now);
         let mut chance = SmallRng::seed_from_u64(seed);
@@ -73,6 +73,7 @@ impl World {
                 previous: false,
                 filter: Filter::default(),
                 marks: false,
+                verbatim: false,
             };
             let from = WatchStart::At(Revision::new(2));
             multiplex.add(Start { order, from, mailbox: mailbox.clone() });
@@ -210,7 +211,7 @@ impl World {
         self.watchers.clear();
         self.answers.clear();
         self.events.clear();
-        self.multiplex.lost(self.now);
+        self.multiplex.lost(self.now, "lost");
         self.multiplex.open("m".into(), false, self.now);
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Stream {
     pub(super) greeted: bool,
     pub(super) wants_probe: bool,
     pub(super) wants_progress: bool,
+    /// The application has asked for a mark that has not come yet.
+    pub(super) application_asked: bool,
     /// Requests for marks, and marks that came.
     pub(super) progress_asked: u64,
     pub(super) marks_heard: u64,

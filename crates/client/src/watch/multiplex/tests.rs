@@ -24,7 +24,7 @@ struct Desk {
 impl Desk {
     fn new() -> Desk {
         let inbox = Arc::new(Inbox::default());
-        let mut multiplex = Multiplex::new(inbox.clone());
+        let mut multiplex = Multiplex::new(inbox.clone(), false);
         let now = Instant::now();
         multiplex.open("a".into(), true, now);
         Desk { multiplex, inbox, now, serials: 0 }
@@ -35,6 +35,10 @@ impl Desk {
     }
 
     fn watch_with(&mut self, from: WatchStart, buffer: usize, marks: bool) -> Arc<Mailbox> {
+        self.start(from, buffer, marks, false)
+    }
+
+    fn start(&mut self, from: WatchStart, buffer: usize, marks: bool, verbatim: bool) -> Arc<Mailbox> {
         self.serials += 1;
         let budget = Arc::new(Budget::default());
         let mailbox = Arc::new(Mailbox::new(Serial(self.serials), buffer, budget, self.inbox.clone()));
@@ -44,6 +48,7 @@ impl Desk {
             previous: false,
             filter: Filter::default(),
             marks,
+            verbatim,
         };
         self.multiplex.add(Start { order, from, mailbox: mailbox.clone() });
         mailbox
@@ -87,7 +92,7 @@ impl Desk {
     }
 
     fn lose(&mut self) {
-        self.multiplex.lost(self.now);
+        self.multiplex.lost(self.now, "lost");
         self.now += Duration::from_millis(700);
         self.multiplex.open("b".into(), true, self.now);
     }
@@ -426,6 +431,66 @@ fn marks_of_a_server_that_answers_too_early_are_not_believed() {
     // Its periodic ones come in order with events.
     desk.hear(response(1, 30));
     assert_eq!(watch.status().next, Some(Revision::new(31)));
+}
+
+#[test]
+fn marks_are_told_word_for_word_if_asked_for() {
+    for answers_early in [false, true] {
+        let mut desk = Desk::new();
+        let (quiet, keen) = (desk.start(at(5), 9, false, true), desk.start(at(5), 9, true, true));
+        desk.sent();
+        if answers_early {
+            desk.hear(response(-1, 9));
+        }
+        desk.created(1, 9);
+        desk.created(2, 9);
+        // Asked for by the client itself.
+        desk.hear(response(-1, 30));
+        assert_eq!((read(&quiet), read(&keen)), (Vec::new(), Vec::new()));
+        quiet.want_mark();
+        desk.multiplex.attend();
+        for _ in 0..2 {
+            desk.hear(response(-1, 30));
+        }
+        assert_eq!((read(&quiet), read(&keen)), (vec!["mark 30".to_owned()], vec!["mark 30".to_owned()]));
+        for _ in 0..2 {
+            desk.hear(response(1, 30));
+            desk.hear(response(2, 30));
+            assert_eq!((read(&quiet), read(&keen)), (Vec::new(), vec!["mark 30".to_owned()]));
+        }
+    }
+}
+
+#[test]
+fn cancellation_is_told_word_for_word_before_the_error() {
+    let mut desk = Desk::new();
+    let watch = desk.start(at(5), 9, false, true);
+    desk.sent();
+    desk.created(1, 9);
+    desk.hear(pb::WatchResponse { canceled: true, compact_revision: 8, ..response(1, 3) });
+    let mut begun = None;
+    let mut next = || poll_fn(|context| watch.poll_response(&mut begun, context)).now_or_never();
+    let Some(Some(Ok(WatchResponse { header, canceled: Some(canceled), .. }))) = next() else {
+        panic!("no response says so");
+    };
+    assert_eq!(header.map(|header| header.revision), Some(Revision::new(3)));
+    assert_eq!(canceled.compact_revision, Some(Revision::new(8)));
+    assert!(matches!(next(), Some(Some(Err(WatchError::Compacted { .. })))));
+}
+
+#[test]
+fn stream_waits_for_a_reader_where_the_member_decides_on_slow_ones() {
+    let mut desk = Desk::new();
+    desk.multiplex.on_demand = true;
+    let watch = desk.watch(at(5), 1);
+    desk.sent();
+    desk.created(1, 9);
+    desk.events(1, &[5]);
+    assert!(desk.multiplex.is_held_up());
+    desk.events(1, &[6]);
+    assert_eq!((desk.sent(), watch.status().parked), (Vec::new(), 0));
+    assert_eq!(read(&watch), ["5", "6"]);
+    assert!(!desk.multiplex.is_held_up());
 }
 
 #[test]
