@@ -105,8 +105,8 @@ impl WatchBuilder {
     ///
     /// After a list at revision R, watch from R + 1.
     pub fn from(mut self, first: Revision) -> WatchBuilder {
-        // There is nothing below the first revision, and zero means something else on the wire.
-        self.from = WatchStart::At(first.max(Revision::EMPTY_STORE));
+        // Zero means something else on the wire. What is below it members refuse as compacted.
+        self.from = WatchStart::At(if first.get() == 0 { Revision::EMPTY_STORE } else { first });
         self
     }
 

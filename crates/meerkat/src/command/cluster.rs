@@ -134,6 +134,27 @@ impl Cluster {
 
     /// The library's client, which finds another member when one fails: for what takes long.
     pub async fn client(&self) -> Result<Client, Failure> {
+        self.connect_client(self.config()).await
+    }
+
+    pub async fn connect_client(&self, config: Config) -> Result<Client, Failure> {
+        Client::connect_with(config).await.map_err(|error| Failure::bad_connection(error.message()))
+    }
+
+    /// Waits until an endpoint answers and has let the user in, within the command's time.
+    pub async fn reach(&self) -> Result<(), Failure> {
+        let reached = self.connect(Instant::now() + self.dialing.command_timeout).await;
+        reached.map(drop).map_err(Failure::error)
+    }
+
+    /// An endpoint of the client's as the operator wrote it.
+    pub fn written(&self, name: &str) -> String {
+        let endpoint = self.endpoints.iter().find(|endpoint| self.dialing.uri(endpoint) == name);
+        endpoint.map_or(name.to_owned(), ToString::to_string)
+    }
+
+    /// What the library's client is told.
+    pub fn config(&self) -> Config {
         let endpoints = self.endpoints.iter().map(|endpoint| self.dialing.uri(endpoint));
         let mut config = Config::new(endpoints)
             .connect_timeout(self.dialing.dial_timeout)
@@ -142,7 +163,7 @@ impl Cluster {
         if let Some(Login { user, password }) = &self.dialing.login {
             config = config.user(user, password);
         }
-        Client::connect_with(config).await.map_err(|error| Failure::bad_connection(error.message()))
+        config
     }
 
     /// Makes one KV request, at the first endpoint that can be reached.
@@ -344,11 +365,15 @@ pub const DEADLINE: &str = "context deadline exceeded";
 
 /// A refusal in etcd's own words if it has some, else with its code in front.
 pub fn describe(status: &Status) -> String {
-    let message = status.message();
+    in_words(status.code(), status.message())
+}
+
+/// As [`describe`], of what a status says.
+pub fn in_words(code: Code, message: &str) -> String {
     if message.starts_with("etcdserver: ") || message.starts_with("auth: ") {
         return message.to_owned();
     }
-    let code = match status.code() {
+    let code = match code {
         Code::DeadlineExceeded => return DEADLINE.to_owned(),
         Code::Cancelled => "Canceled".to_owned(),
         code => format!("{code:?}"),

@@ -1,6 +1,6 @@
 //! What `meerkat watch` does at Meerkat's own members beyond what etcd's can.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::dev::Dev;
 use crate::process::{meerkat, run, signal, stderr, stdout, wait_until};
@@ -10,14 +10,69 @@ fn watch(endpoints: &str, args: &[&str]) -> Watching {
     Watching::start(&mut meerkat(), endpoints, args)
 }
 
+/// The members that serve a watch of these.
+fn watched(endpoints: &[&str]) -> Vec<String> {
+    let output = run(meerkat().args(["--endpoints", &endpoints.join(","), "watch", "ls"]), b"");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows = stdout(&output);
+    rows.lines().filter_map(|row| row.split(", ").next()).map(str::to_owned).collect()
+}
+
+/// A member that is paused until this is dropped.
+struct Paused(u32);
+
+impl Paused {
+    fn new(id: u32) -> Paused {
+        signal(id, "STOP");
+        Paused(id)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        signal(self.0, "CONT");
+    }
+}
+
+#[test]
+fn watch_resumes_within_3_s_of_its_member_being_paused() {
+    let dev = Dev::start("3");
+    let leads = |endpoint: &str| {
+        let status = run(meerkat().args(["--endpoints", endpoint, "endpoint", "status"]), b"");
+        stdout(&status).split(", ").nth(4) == Some("true")
+    };
+    let (leaders, followers): (Vec<&str>, Vec<&str>) =
+        dev.endpoints.iter().map(String::as_str).partition(|endpoint| leads(endpoint));
+    let leader = leaders.first().expect("one of them leads");
+    let watching = watch(&followers.join(","), &["k", "--prefix", "--rev=2"]);
+    on(leader, &["put", "k1", "before"]);
+    watching.wait_for("before");
+    let served_by = watched(&followers).pop().expect("one of them serves the watch");
+    let at = dev.endpoints.iter().position(|endpoint| *endpoint == served_by).expect("a member");
+    let paused = Paused::new(dev.ids[at]);
+    let began = Instant::now();
+    on(leader, &["put", "k2", "after"]);
+    watching.wait_for("after");
+    let took = began.elapsed();
+    println!("the watch resumed after {took:?}");
+    assert_eq!(watching.out(), "PUT\nk1\nbefore\nPUT\nk2\nafter\n", "each event once");
+    assert!(watching.err().contains(&format!("lost {served_by}")), "{}", watching.err());
+    assert!(took < Duration::from_secs(3), "too slow: {took:?}");
+    drop(paused);
+}
+
 #[test]
 fn a_watch_goes_on_at_another_member_when_its_own_is_killed() {
     let dev = Dev::start("3");
-    let rest = dev.endpoints[1..].join(",");
-    let watching = watch(&dev.endpoints.join(","), &["k", "--prefix", "--rev=2"]);
-    on(&rest, &["put", "k1", "before"]);
+    let all: Vec<&str> = dev.endpoints.iter().map(String::as_str).collect();
+    let watching = watch(&all.join(","), &["k", "--prefix", "--rev=2"]);
+    on(&all.join(","), &["put", "k1", "before"]);
     watching.wait_for("before");
-    signal(dev.ids[0], "KILL");
+    let served_by = watched(&all).pop().expect("one of them serves the watch");
+    let at = all.iter().position(|endpoint| **endpoint == served_by).expect("a member");
+    let rest: Vec<&str> = all.iter().copied().filter(|endpoint| **endpoint != served_by).collect();
+    let rest = rest.join(",");
+    signal(dev.ids[at], "KILL");
     let put = || run(meerkat().args(["--endpoints", &rest, "put", "k2", "after"]), b"").status.success();
     wait_until("a write is accepted", put);
     watching.wait_for("after");
@@ -25,7 +80,7 @@ fn a_watch_goes_on_at_another_member_when_its_own_is_killed() {
     assert!(watching.out().starts_with("PUT\nk1\nbefore\nPUT\nk2\nafter\n"), "{}", watching.out());
     assert_eq!(watching.out().matches("before").count(), 1);
     let said = watching.err();
-    assert!(said.contains(&format!("lost {}", dev.endpoints[0])), "{said}");
+    assert!(said.contains(&format!("lost {served_by}")), "{said}");
     assert!(said.contains("from revision 3"), "{said}");
 }
 

@@ -8,9 +8,7 @@ use crate::pb::etcdserver::watch_create_request::FilterType;
 use crate::pb::etcdserver::watch_request::RequestUnion;
 use crate::pb::mvcc;
 use bytes::Bytes;
-use meerkat_types::{
-    Event, EventKind, Filter, Key, KeyRange, KeyValue, Revision, WatchId, WatchRequest, WatchStart,
-};
+use meerkat_types::{Event, EventKind, Filter, Key, KeyRange, Revision, WatchId, WatchRequest, WatchStart};
 
 /// The field of `WatchResponse` that holds its events.
 const EVENTS: u32 = 11;
@@ -58,25 +56,27 @@ pub fn encode_event(event: &Event, with_previous: bool, out: &mut Vec<u8>) {
     // A key that is created had nothing before, even if the same transaction deleted it first.
     let created = matches!(&event.kind, EventKind::Put(kv) if kv.created == kv.modified);
     let previous = event.previous.as_ref().filter(|_| with_previous && !created);
-    let (kind, kv) = match &event.kind {
-        EventKind::Put(kv) => (mvcc::event::EventType::Put, key_value(kv)),
-        EventKind::Delete { key, modified } => {
-            let kv = mvcc::KeyValue { key: key.clone(), mod_revision: modified.get(), ..Default::default() };
-            (mvcc::event::EventType::Delete, kv)
-        }
-    };
-    let event = mvcc::Event { r#type: kind.into(), kv: Some(kv), prev_kv: previous.map(key_value) };
-    prost::encoding::message::encode(EVENTS, &event, out);
+    let event = Event { kind: event.kind.clone(), previous: previous.cloned() };
+    prost::encoding::message::encode(EVENTS, &mvcc::Event::from(event), out);
 }
 
-fn key_value(kv: &KeyValue) -> mvcc::KeyValue {
-    mvcc::KeyValue::from(kv.clone())
+impl From<Event> for mvcc::Event {
+    fn from(event: Event) -> mvcc::Event {
+        let (kind, kv) = match event.kind {
+            EventKind::Put(kv) => (mvcc::event::EventType::Put, kv.into()),
+            EventKind::Delete { key, modified } => {
+                let kv = mvcc::KeyValue { key, mod_revision: modified.get(), ..Default::default() };
+                (mvcc::event::EventType::Delete, kv)
+            }
+        };
+        mvcc::Event { r#type: kind.into(), kv: Some(kv), prev_kv: event.previous.map(Into::into) }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use meerkat_types::LeaseId;
+    use meerkat_types::{KeyValue, LeaseId};
     use prost::Message;
 
     fn create(change: impl FnOnce(&mut pb::WatchCreateRequest)) -> WatchRequest {
@@ -158,7 +158,7 @@ mod tests {
             let whole = pb::WatchResponse::decode(bytes.as_slice()).expect("a message");
             assert_eq!(whole.encode_to_vec(), bytes, "byte for byte as the whole would be");
             assert_eq!(whole.events.len(), 2);
-            assert_eq!(whole.events[0].kv, Some(key_value(&kv(5))));
+            assert_eq!(whole.events[0].kv, Some(kv(5).into()));
             assert_eq!(whole.events[0].prev_kv.is_some(), with_previous);
             let tombstone = whole.events[1].kv.as_ref().expect("a key");
             assert_eq!((tombstone.mod_revision, tombstone.create_revision), (6, 0));

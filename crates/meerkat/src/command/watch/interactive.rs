@@ -117,10 +117,9 @@ impl Session<'_> {
             return Err("command type or key is not provided".to_owned());
         }
         let wanted = line.options.wanted(self.environment).map_err(|failure| failure.message)?;
-        let start_revision = start_of(self.cluster, wanted.start).await.map_err(|failure| failure.message)?;
-        let mut create = wanted.create;
-        create.start_revision = start_revision;
-        let number = self.watches.add(create);
+        let mut spec = wanted.spec;
+        spec.revision = start_of(self.cluster, wanted.start).await.map_err(|failure| failure.message)?;
+        let number = self.watches.add(spec);
         if !wanted.exec.is_empty() {
             self.commands.insert(number, wanted.exec);
         }

@@ -14,8 +14,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::Args;
+use meerkat_client::SlowWatches;
 use meerkat_proto::pb::etcdserver as pb;
-use tonic::metadata::AsciiMetadataValue;
 
 use self::options::{FromEnvironment, Start, WatchOptions};
 use self::stream::{StreamOptions, Watches};
@@ -68,9 +68,9 @@ pub async fn run(
         return interactive::run(cluster, style, stream, &environment).await;
     }
     let mut wanted = options_with_key(args).wanted(&environment)?;
-    wanted.create.start_revision = start_of(cluster, wanted.start).await?;
+    wanted.spec.revision = start_of(cluster, wanted.start).await?;
     let mut watches = Watches::new(cluster, stream);
-    watches.add(wanted.create);
+    watches.add(wanted.spec);
     loop {
         let (_, response) = watches.next().await?;
         if show(&response, style)?.is_break() {
@@ -106,9 +106,9 @@ fn options_with_key(args: &WatchArgs) -> WatchOptions {
 fn stream_options(args: &WatchArgs) -> Result<StreamOptions, Failure> {
     let slow = match args.slow.as_deref() {
         None => None,
-        Some("wait") => Some("wait"),
-        Some("coalesce") => Some("coalesce"),
-        Some("cancel") => Some("cancel"),
+        Some("wait") => Some(SlowWatches::Wait),
+        Some("coalesce") => Some(SlowWatches::Coalesce),
+        Some("cancel") => Some(SlowWatches::Cancel),
         Some(other) => {
             return Err(Failure::bad_arguments(format!(
                 "bad policy {other:?} for \"--slow\" flag: expected wait, coalesce or cancel"
@@ -116,10 +116,10 @@ fn stream_options(args: &WatchArgs) -> Result<StreamOptions, Failure> {
         }
     };
     let progress_interval = args.progress_interval.as_deref().map(interval).transpose()?;
-    Ok(StreamOptions { slow: slow.map(AsciiMetadataValue::from_static), progress_interval })
+    Ok(StreamOptions { slow, progress_interval })
 }
 
-fn interval(text: &str) -> Result<AsciiMetadataValue, Failure> {
+fn interval(text: &str) -> Result<Duration, Failure> {
     let refused = |reason: &str| {
         Failure::bad_arguments(format!(
             "invalid argument {text:?} for \"--progress-interval\" flag: {reason}"
@@ -129,7 +129,7 @@ fn interval(text: &str) -> Result<AsciiMetadataValue, Failure> {
     if interval < Duration::from_secs(1) {
         return Err(refused("it must be 1s or more"));
     }
-    AsciiMetadataValue::try_from(text).map_err(|error| refused(&error.to_string()))
+    Ok(interval)
 }
 
 /// The revision to begin with. Says so if what was asked for is no longer kept.
@@ -221,8 +221,8 @@ mod tests {
             assert!(refusal.message.contains(reason), "{refusal}");
         }
         let good = stream_options(&args(&["k", "--slow=cancel", "--progress-interval=1s"])).expect("good");
-        assert_eq!(good.slow.expect("given"), "cancel");
-        assert_eq!(good.progress_interval.expect("given"), "1s");
+        assert_eq!(good.slow, Some(SlowWatches::Cancel));
+        assert_eq!(good.progress_interval, Some(Duration::from_secs(1)));
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Args;
-use meerkat_proto::pb::etcdserver as pb;
-use pb::watch_create_request::FilterType;
+use meerkat_client::watch::WatchResponses;
+use meerkat_client::{Client, Key, KeyRange, Revision};
 
 use crate::command::key_range;
 use crate::failure::Failure;
@@ -50,10 +51,44 @@ pub enum Start {
     Ago(Duration),
 }
 
+/// What a watch asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchSpec {
+    pub range: KeyRange,
+    /// 0 for what is to come.
+    pub revision: i64,
+    pub previous: bool,
+    pub marks: bool,
+    no_put: bool,
+    no_delete: bool,
+}
+
+impl WatchSpec {
+    pub fn start(self, client: &Client) -> WatchResponses {
+        let mut watch = client.watch(self.range);
+        if self.revision != 0 {
+            watch = watch.from(Revision::new(self.revision));
+        }
+        if self.previous {
+            watch = watch.previous();
+        }
+        if self.marks {
+            watch = watch.marks();
+        }
+        if self.no_put {
+            watch = watch.only_deletes();
+        }
+        if self.no_delete {
+            watch = watch.only_puts();
+        }
+        watch.start_responses()
+    }
+}
+
 /// A watch to make, once its start is known as a revision.
 #[derive(Debug)]
 pub struct Wanted {
-    pub create: pb::WatchCreateRequest,
+    pub spec: WatchSpec,
     pub start: Start,
     pub exec: Vec<OsString>,
 }
@@ -100,19 +135,19 @@ impl WatchOptions {
             return Err(Failure::bad_arguments("`range_end` and `--prefix` are mutually exclusive"));
         }
         let range = key_range::read(&keys, self.prefix, self.from_key)?;
-        let filters = self.filter.iter().map(|name| filter(name).map(i32::from));
-        Ok(Wanted {
-            create: pb::WatchCreateRequest {
-                key: range.key,
-                range_end: range.range_end,
-                prev_kv: self.prev_kv,
-                progress_notify: self.progress_notify,
-                filters: filters.collect::<Result<_, _>>()?,
-                ..Default::default()
-            },
-            start: self.start()?,
-            exec: self.exec.clone(),
-        })
+        // Servers take an empty key for the first there can be.
+        let key = if range.key.is_empty() { Bytes::from_static(b"\0") } else { range.key };
+        let key = Key::new(key).expect("not empty");
+        let mut spec = WatchSpec {
+            range: KeyRange::from_wire(key, range.range_end),
+            revision: 0,
+            previous: self.prev_kv,
+            marks: self.progress_notify,
+            no_put: false,
+            no_delete: false,
+        };
+        self.filter.iter().try_for_each(|name| filter(name, &mut spec))?;
+        Ok(Wanted { spec, start: self.start()?, exec: self.exec.clone() })
     }
 
     fn key_words(&self, environment: &FromEnvironment) -> Result<Vec<OsString>, Failure> {
@@ -149,12 +184,13 @@ impl WatchOptions {
     }
 }
 
-fn filter(name: &str) -> Result<FilterType, Failure> {
+fn filter(name: &str, spec: &mut WatchSpec) -> Result<(), Failure> {
     match name.to_lowercase().as_str() {
-        "put" | "noput" => Ok(FilterType::Noput),
-        "delete" | "nodelete" => Ok(FilterType::Nodelete),
-        _ => Err(Failure::bad_arguments(format!("bad filter {name:?}: expected put or delete"))),
+        "put" | "noput" => spec.no_put = true,
+        "delete" | "nodelete" => spec.no_delete = true,
+        _ => return Err(Failure::bad_arguments(format!("bad filter {name:?}: expected put or delete"))),
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -180,7 +216,10 @@ mod tests {
 
     fn check(args: &[&str], environment: &[(&str, &str)], key: &str, end: &str, exec: &[&str]) {
         let wanted = wanted(args, environment).expect("good arguments");
-        assert_eq!((&wanted.create.key[..], &wanted.create.range_end[..]), (key.as_bytes(), end.as_bytes()));
+        assert_eq!(
+            (wanted.spec.range.first().as_bytes(), &wanted.spec.range.range_end()[..]),
+            (key.as_bytes(), end.as_bytes())
+        );
         assert_eq!(wanted.exec, exec.iter().map(OsString::from).collect::<Vec<_>>(), "{args:?}");
     }
 
@@ -229,8 +268,10 @@ mod tests {
         assert_eq!(start(&["a", "--since", "5m"]), Ok(Start::Ago(Duration::from_secs(300))));
         assert!(start(&["a", "--since", "5m", "--rev", "2"]).is_err());
         assert!(start(&["a", "--since", "5"]).expect_err("no unit").contains("missing unit"));
-        let filters = |args: &[&str]| wanted(args, &[]).map(|wanted| wanted.create.filters);
-        assert_eq!(filters(&["a", "--filter", "put,NODELETE"]), Ok(vec![0, 1]));
+        let filters =
+            |args: &[&str]| wanted(args, &[]).map(|wanted| (wanted.spec.no_put, wanted.spec.no_delete));
+        assert_eq!(filters(&["a", "--filter", "put,NODELETE"]), Ok((true, true)));
+        assert_eq!(filters(&["a", "--filter", "delete"]), Ok((false, true)));
         assert!(filters(&["a", "--filter", "x"]).expect_err("unknown").contains("expected put or delete"));
     }
 }

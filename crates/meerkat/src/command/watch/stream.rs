@@ -1,302 +1,304 @@
-//! Watches that outlive the members that serve them.
+//! The watches of one command, by number, over the library's client: that finds members, resumes and
+//! leaves out what comes twice. Here is what the operator reads of it.
 //!
-//! All of them share one stream. When that is lost, the next endpoint is asked, and each watch goes
-//! on at the revision after the last one it was told of: no event is shown twice and none is missed,
-//! unless it was compacted meanwhile, which the server then says.
-//!
-//! The first connection must come about within the command's time. Later ones are tried for as long
-//! as it takes: a watch is meant to stay.
+//! The first watch must be created within the command's time. After that losses last as long as they
+//! take: a watch is meant to stay.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::channel::mpsc::{UnboundedSender, unbounded};
+use meerkat_client::watch::{WatchResponses, WatchStatus};
+use meerkat_client::{Client, Revision, SlowWatches, WatchError, WatchResponse};
 use meerkat_proto::pb::etcdserver as pb;
-use pb::watch_client::WatchClient;
-use pb::watch_request::RequestUnion;
+use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
-use tonic::metadata::AsciiMetadataValue;
-use tonic::{Code, Request, Status, Streaming};
 
-use crate::command::cluster::{Cluster, DEADLINE, Wire, describe};
-use crate::endpoint::Endpoint;
+use super::options::WatchSpec;
+use crate::command::cluster::{Cluster, DEADLINE, in_words};
 use crate::failure::Failure;
-use crate::print::progress_mark;
-
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_LAST: Duration = Duration::from_secs(2);
-
-/// Who answers for all watches of a stream at once.
-const EVERY_WATCH: i64 = -1;
 
 /// What the stream as a whole asks of a Meerkat member; etcd's pass over it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct StreamOptions {
-    pub slow: Option<AsciiMetadataValue>,
-    pub progress_interval: Option<AsciiMetadataValue>,
+    pub slow: Option<SlowWatches>,
+    pub progress_interval: Option<Duration>,
 }
 
 pub struct Watches<'c> {
     cluster: &'c Cluster,
     options: StreamOptions,
-    watches: BTreeMap<i64, Watch>,
+    client: Option<Client>,
+    /// Not started yet.
+    wanted: Vec<(i64, WatchSpec)>,
+    running: BTreeMap<i64, WatchResponses>,
     last_number: i64,
-    connection: Option<Connection>,
-    /// Which endpoint to ask first.
-    endpoint: usize,
-    /// Whether any stream was ever opened.
-    begun: bool,
-    pause: Duration,
-    /// Told by one response, not yet handed out.
-    waiting: VecDeque<(i64, pb::WatchResponse)>,
+    /// Whose response was handed out last; the one after it has precedence.
+    last_told: i64,
+    journey: Option<Journey>,
+    /// Until when the first watch must be created; `None` once it was.
+    deadline: Option<Instant>,
 }
 
-struct Watch {
-    create: pb::WatchCreateRequest,
-    /// The first revision not told yet; 0 until the server has said where the watch begins.
-    next: i64,
-}
-
-struct Connection {
-    requests: UnboundedSender<pb::WatchRequest>,
-    responses: Streaming<pb::WatchResponse>,
-    /// Watches asked for and not answered yet: answers come in the order of the requests.
-    asked: VecDeque<i64>,
-}
-
-/// Why a stream ended, or was never one.
-enum Lost {
-    /// Another member, or the same one later, may do.
-    Member(String),
-    /// Whoever is asked will say the same.
-    ForGood(Failure),
-}
+type Told = Option<Result<WatchResponse, WatchError>>;
 
 impl<'c> Watches<'c> {
     pub fn new(cluster: &'c Cluster, options: StreamOptions) -> Watches<'c> {
         Watches {
             cluster,
             options,
-            watches: BTreeMap::new(),
+            client: None,
+            wanted: Vec::new(),
+            running: BTreeMap::new(),
             last_number: 0,
-            connection: None,
-            endpoint: 0,
-            begun: false,
-            pause: PAUSE_FIRST,
-            waiting: VecDeque::new(),
+            last_told: 0,
+            journey: None,
+            deadline: None,
         }
     }
 
-    /// Adds a watch and gives its number. It is asked for at once, or when there is a stream.
-    pub fn add(&mut self, mut create: pb::WatchCreateRequest) -> i64 {
-        create.progress_notify |= self.options.progress_interval.is_some();
-        self.last_number += 1;
-        let number = self.last_number;
-        let next = create.start_revision;
-        let watch = Watch { create, next };
-        if let Some(connection) = &mut self.connection {
-            connection.ask(number, &watch);
+    /// Adds a watch and gives its number. It starts with the next call of [`Watches::next`].
+    pub fn add(&mut self, mut spec: WatchSpec) -> i64 {
+        spec.marks |= self.options.progress_interval.is_some();
+        // The time of the first watch to be created begins anew if an earlier one was cancelled before.
+        let is_alone = self.wanted.is_empty() && self.running.is_empty();
+        if self.last_number == 0 || (self.deadline.is_some() && is_alone) {
+            self.deadline = Some(Instant::now() + self.cluster.command_timeout());
         }
-        self.watches.insert(number, watch);
-        number
+        self.last_number += 1;
+        self.wanted.push((self.last_number, spec));
+        self.last_number
     }
 
     /// Ends a watch. False if there is none of that number.
     pub fn cancel(&mut self, number: i64) -> bool {
-        let known = self.watches.remove(&number).is_some();
-        if let (true, Some(connection)) = (known, &mut self.connection) {
-            let cancel = pb::WatchCancelRequest { watch_id: number };
-            connection.send(RequestUnion::CancelRequest(cancel));
-        }
-        known
+        let waiting = self.wanted.len();
+        self.wanted.retain(|(wanted, _)| *wanted != number);
+        self.running.remove(&number).is_some() || self.wanted.len() < waiting
     }
 
-    /// Asks how far the watches are. Without a stream there is nobody to ask.
-    pub fn ask_progress(&mut self) {
-        if let Some(connection) = &mut self.connection {
-            connection.send(RequestUnion::ProgressRequest(pb::WatchProgressRequest {}));
-        }
+    /// Asks how far the watches are. Between members there is nobody to ask.
+    pub fn ask_progress(&self) {
+        self.running.values().for_each(|responses| responses.watch().hurry());
     }
 
     pub fn is_empty(&self) -> bool {
-        self.watches.is_empty()
+        self.running.is_empty() && self.wanted.is_empty()
     }
 
-    /// The next thing that a watch is told, and the watch's number. Never call it without a watch:
-    /// nothing would come. Nothing is lost when the future is dropped before it is ready.
+    /// The next response of a watch, and the watch's number. Never call it without a watch: nothing would
+    /// come. Nothing is lost when the future is dropped before it is ready.
     pub async fn next(&mut self) -> Result<(i64, pb::WatchResponse), Failure> {
+        self.start().await?;
         loop {
-            if let Some(told) = self.waiting.pop_front() {
-                return Ok(told);
-            }
-            let lost = match &mut self.connection {
-                None => {
-                    self.connect().await?;
-                    continue;
-                }
-                Some(connection) => match connection.responses.message().await {
-                    Ok(Some(response)) => {
-                        self.pause = PAUSE_FIRST;
-                        self.take(response);
-                        continue;
-                    }
-                    Ok(None) => Lost::Member("the stream ended".to_owned()),
-                    Err(status) => Lost::of(&status),
-                },
+            self.look();
+            let Watches { running, last_told, journey, deadline, .. } = self;
+            let told = tokio::select! {
+                biased;
+                () = changed(journey) => continue,
+                told = std::future::poll_fn(|context| poll_all(running, *last_told, context)) => told,
+                () = until(*deadline) => return Err(self.not_created()),
             };
-            match lost {
-                Lost::ForGood(failure) => return Err(failure),
-                Lost::Member(reason) => {
-                    self.connection = None;
-                    eprintln!("lost {} ({reason})", self.cluster.endpoints()[self.endpoint]);
-                    self.endpoint = (self.endpoint + 1) % self.cluster.endpoints().len();
-                }
-            }
-        }
-    }
-
-    /// Notes what a response means for where its watch stands, and queues what is to be shown.
-    fn take(&mut self, response: pb::WatchResponse) {
-        let revision = response.header.map_or(0, |header| header.revision);
-        if response.created {
-            let number = self.connection.as_mut().and_then(|connection| connection.asked.pop_front());
-            let Some(number) = number else { return };
-            if response.canceled || response.watch_id == EVERY_WATCH {
-                // It was never one, so nobody is to be named for it.
-                let never = pb::WatchResponse { header: None, created: false, canceled: true, ..response };
-                self.tell(number, never);
-            } else if let Some(watch) = self.watches.get_mut(&number).filter(|watch| watch.next == 0) {
-                watch.next = revision + 1;
-            }
-            return;
-        }
-        if let (EVERY_WATCH, Some(_)) = (response.watch_id, progress_mark(&response)) {
-            // Not those that are only asked for: the mark was made before them.
-            let asked = self.connection.as_ref().map(|connection| &connection.asked);
-            let is_made = |number: &i64| asked.is_none_or(|asked| !asked.contains(number));
-            let all: Vec<i64> = self.watches.keys().copied().filter(is_made).collect();
-            all.into_iter().for_each(|number| self.tell(number, response.clone()));
-        } else {
-            self.tell(response.watch_id, response);
-        }
-    }
-
-    fn tell(&mut self, number: i64, response: pb::WatchResponse) {
-        let Some(watch) = self.watches.get_mut(&number) else {
-            return;
-        };
-        let told = response.events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| kv.mod_revision);
-        if let Some(newest) = told.chain(progress_mark(&response)).max() {
-            watch.next = watch.next.max(newest + 1);
-        }
-        if response.canceled {
-            self.watches.remove(&number);
-        }
-        self.waiting.push_back((number, response));
-    }
-
-    async fn connect(&mut self) -> Result<(), Failure> {
-        let deadline = (!self.begun).then(|| Instant::now() + self.cluster.command_timeout());
-        let endpoints = self.cluster.endpoints();
-        loop {
-            // Doubles from round to round, also over streams that open and end at once.
-            if self.begun {
-                tokio::time::sleep(self.pause).await;
-            }
-            let mut reasons = Vec::new();
-            for turn in 0..endpoints.len() {
-                let at = (self.endpoint + turn) % endpoints.len();
-                match self.open(&endpoints[at]).await {
-                    Ok(connection) => {
-                        self.go_on(at, connection);
-                        return Ok(());
+            let (number, told) = told;
+            self.last_told = number;
+            self.deadline = None;
+            match told {
+                Some(Ok(response)) => {
+                    if response.canceled.is_some() {
+                        self.running.remove(&number);
                     }
-                    Err(Lost::ForGood(failure)) => return Err(failure),
-                    Err(Lost::Member(reason)) => reasons.push(format!("{}: {reason}", endpoints[at])),
+                    return Ok((number, wire(response)));
                 }
+                Some(Err(error)) => return Err(refused(error)),
+                None => drop(self.running.remove(&number)),
             }
-            if let Some(deadline) = deadline {
-                if deadline <= Instant::now() + self.pause {
-                    eprintln!("cannot watch at {}", reasons.join("; "));
-                    return Err(Failure::error(DEADLINE));
+        }
+    }
+
+    async fn start(&mut self) -> Result<(), Failure> {
+        if self.wanted.is_empty() {
+            return Ok(());
+        }
+        let client = match &self.client {
+            Some(client) => client,
+            None => {
+                self.cluster.reach().await?;
+                let StreamOptions { slow, progress_interval } = self.options;
+                let mut config = self.cluster.config();
+                if let Some(slow) = slow {
+                    config = config.slow_watches(slow);
                 }
-                tokio::time::sleep(self.pause).await;
+                if let Some(interval) = progress_interval {
+                    config = config.watch_progress_interval(interval);
+                }
+                self.client.insert(self.cluster.connect_client(config).await?)
             }
-            self.pause = (self.pause * 2).min(PAUSE_LAST);
+        };
+        for (number, spec) in self.wanted.drain(..) {
+            self.running.insert(number, spec.start(client));
+        }
+        Ok(())
+    }
+
+    /// Tells what became of the stream. The watches share it, so that the first of them stands for all.
+    fn look(&mut self) {
+        let Some((number, responses)) = self.running.first_key_value() else { return };
+        let journey = match &mut self.journey {
+            Some(journey) if journey.number == *number => journey,
+            other => other.insert(Journey::of(*number, responses.watch().monitor())),
+        };
+        for line in journey.news(|name| self.cluster.written(name)) {
+            eprintln!("{line}");
+        }
+        if journey.endpoint.is_some() {
+            self.deadline = None;
         }
     }
 
-    fn go_on(&mut self, endpoint: usize, connection: Connection) {
-        if self.begun {
-            let next = self.watches.values().map(|watch| watch.next).filter(|next| *next != 0).min();
-            let from = next.map_or(String::new(), |next| format!(" from revision {next}"));
-            eprintln!("watching at {}{from}", self.cluster.endpoints()[endpoint]);
-        }
-        self.begun = true;
-        self.endpoint = endpoint;
-        self.pause = (self.pause * 2).min(PAUSE_LAST);
-        self.connection = Some(connection);
+    fn not_created(&self) -> Failure {
+        let status = self.running.values().next().map(|responses| responses.watch().status());
+        let reason = status.and_then(|status| status.last_loss);
+        let reason = reason.as_deref().unwrap_or("no member answers");
+        let endpoints: Vec<String> = self.cluster.endpoints().iter().map(ToString::to_string).collect();
+        eprintln!("cannot watch at {}: {reason}", endpoints.join(", "));
+        Failure::error(DEADLINE)
+    }
+}
+
+/// From member to member, as one watch goes.
+struct Journey {
+    number: i64,
+    monitor: Receiver<WatchStatus>,
+    endpoint: Option<String>,
+    losses: u64,
+    resumes: u64,
+}
+
+impl Journey {
+    fn of(number: i64, monitor: Receiver<WatchStatus>) -> Journey {
+        let WatchStatus { losses, resumes, .. } = *monitor.borrow();
+        Journey { number, monitor, endpoint: None, losses, resumes }
     }
 
-    /// A stream with every watch asked for. Servers answer only after the first of them.
-    async fn open(&self, endpoint: &Endpoint) -> Result<Connection, Lost> {
-        let channel = self.cluster.dial_to_stay(endpoint).await.map_err(Lost::Member)?;
-        let (requests, to_send) = unbounded();
-        let mut asked = VecDeque::new();
-        for (number, watch) in &self.watches {
-            ask(&requests, &mut asked, *number, watch);
+    /// What has happened since it was asked last.
+    fn news(&mut self, written: impl Fn(&str) -> String) -> Vec<String> {
+        let status = self.monitor.borrow_and_update().clone();
+        let mut lines = Vec::new();
+        if self.losses < status.losses {
+            let lost = self.endpoint.as_deref().unwrap_or("a member");
+            lines.push(format!("lost {lost} ({})", status.last_loss.as_deref().unwrap_or_default()));
         }
-        let mut request = Request::new(to_send);
-        let metadata = request.metadata_mut();
-        // A member that is cut off from the others must say so instead of falling silent.
-        metadata.insert("hasleader", AsciiMetadataValue::from_static("true"));
-        for (name, value) in [
-            ("meerkat-watch-slow", &self.options.slow),
-            ("meerkat-watch-progress-interval", &self.options.progress_interval),
-        ] {
-            if let Some(value) = value {
-                metadata.insert(name, value.clone());
+        if let Some(name) = &status.endpoint {
+            let endpoint = written(name);
+            if self.resumes < status.resumes {
+                let from = status.resumed_from.map(Revision::get);
+                let from = from.map_or(String::new(), |revision| format!(" from revision {revision}"));
+                lines.push(format!("watching at {endpoint}{from}"));
             }
+            self.endpoint = Some(endpoint);
         }
-        let mut client: WatchClient<Wire> = WatchClient::new(channel).max_decoding_message_size(usize::MAX);
-        match tokio::time::timeout(self.cluster.command_timeout(), client.watch(request)).await {
-            Ok(Ok(response)) => Ok(Connection { requests, responses: response.into_inner(), asked }),
-            Ok(Err(status)) => Err(Lost::of(&status)),
-            Err(_) => Err(Lost::Member("it does not answer".to_owned())),
-        }
+        (self.losses, self.resumes) = (status.losses, status.resumes);
+        lines
     }
 }
 
-fn ask(requests: &UnboundedSender<pb::WatchRequest>, asked: &mut VecDeque<i64>, number: i64, watch: &Watch) {
-    let create =
-        pb::WatchCreateRequest { watch_id: number, start_revision: watch.next, ..watch.create.clone() };
-    asked.push_back(number);
-    send(requests, RequestUnion::CreateRequest(create));
-}
-
-/// A stream that has ended takes nothing more, and says so when it is read.
-fn send(requests: &UnboundedSender<pb::WatchRequest>, request: RequestUnion) {
-    drop(requests.unbounded_send(pb::WatchRequest { request_union: Some(request) }));
-}
-
-impl Connection {
-    fn ask(&mut self, number: i64, watch: &Watch) {
-        ask(&self.requests, &mut self.asked, number, watch);
-    }
-
-    fn send(&mut self, request: RequestUnion) {
-        send(&self.requests, request);
+async fn changed(journey: &mut Option<Journey>) {
+    let open = match journey {
+        Some(journey) => journey.monitor.changed().await.is_ok(),
+        None => false,
+    };
+    if !open {
+        pending::<()>().await;
     }
 }
 
-impl Lost {
-    fn of(status: &Status) -> Lost {
-        match status.code() {
-            // `Unknown` and `Cancelled` are what a connection that breaks looks like.
-            Code::Unavailable | Code::Internal | Code::Unknown | Code::Cancelled => {
-                Lost::Member(describe(status))
-            }
-            _ => Lost::ForGood(Failure::error(describe(status))),
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => pending().await,
+    }
+}
+
+/// The first watch after `last` that has something to tell.
+fn poll_all(
+    running: &mut BTreeMap<i64, WatchResponses>,
+    last: i64,
+    context: &mut Context<'_>,
+) -> Poll<(i64, Told)> {
+    let mut numbers: Vec<i64> = running.keys().copied().collect();
+    let next = numbers.partition_point(|number| *number <= last);
+    numbers.rotate_left(next);
+    for number in numbers {
+        let Some(responses) = running.get_mut(&number) else { continue };
+        if let Poll::Ready(told) = pin!(responses.next()).poll(context) {
+            return Poll::Ready((number, told));
         }
+    }
+    Poll::Pending
+}
+
+/// As the server sent it, but for what the client keeps to itself.
+fn wire(response: WatchResponse) -> pb::WatchResponse {
+    let header = response.header.map(|header| pb::ResponseHeader {
+        cluster_id: header.cluster_id,
+        member_id: header.member_id.0,
+        revision: header.revision.get(),
+        raft_term: header.raft_term,
+    });
+    let events = response.events.into_iter().map(Into::into).collect();
+    let answer = pb::WatchResponse { header, events, ..Default::default() };
+    match response.canceled {
+        None => answer,
+        Some(canceled) => pb::WatchResponse {
+            canceled: true,
+            compact_revision: canceled.compact_revision.map_or(0, Revision::get),
+            cancel_reason: canceled.reason,
+            ..answer
+        },
+    }
+}
+
+/// A watch that ended without a member's word about it.
+fn refused(error: WatchError) -> Failure {
+    match error {
+        WatchError::Refused(error) => match error.code() {
+            Some(code) => Failure::error(in_words(code, error.message())),
+            None => Failure::error(error.message()),
+        },
+        error => Failure::error(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_and_resumes_are_told_once() {
+        let (sender, monitor) = tokio::sync::watch::channel(WatchStatus::default());
+        let mut journey = Journey::of(1, monitor);
+        let mut news = |status| {
+            sender.send_replace(status);
+            journey.news(str::to_uppercase)
+        };
+        let status = |endpoint: Option<&str>, losses, resumes| {
+            let mut status = WatchStatus::default();
+            status.endpoint = endpoint.map(Into::into);
+            (status.losses, status.resumes) = (losses, resumes);
+            status.last_loss = Some("no leader".into());
+            status.resumed_from = Some(Revision::new(7));
+            status
+        };
+        assert_eq!(news(status(Some("a"), 0, 0)), [""; 0]);
+        assert_eq!(news(status(None, 1, 0)), ["lost A (no leader)"]);
+        assert_eq!(news(status(None, 1, 0)), [""; 0]);
+        assert_eq!(news(status(Some("b"), 1, 1)), ["watching at B from revision 7"]);
+        let both = ["lost B (no leader)", "watching at C from revision 7"];
+        assert_eq!(news(status(Some("c"), 2, 2)), both);
+        // Parked and back: nothing was lost.
+        assert_eq!(news(status(None, 2, 2)), [""; 0]);
+        assert_eq!(news(status(Some("c"), 2, 2)), [""; 0]);
     }
 }
