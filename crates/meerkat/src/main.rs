@@ -66,35 +66,36 @@ fn run(args: Vec<OsString>) -> Result<(), Failure> {
     let rest = named.rest.clone();
     match named.path.first().map(String::as_str) {
         Some("serve") => serve::run(rest),
-        Some("dev") => dev::run(&parse(Command::new("meerkat dev").about(DEV), rest)),
-        Some("demo") => demo::run(&parse(Command::new("meerkat demo").about(DEMO), rest)),
-        Some("bench") => bench::run(&parse(Command::new("meerkat bench").about(BENCH), rest)),
-        Some("listwatch") => tier::run(&parse(Command::new("meerkat listwatch").about(LISTWATCH), rest)),
+        Some("dev") => dev::run(&parse("dev", rest)),
+        Some("demo") => demo::run(&parse("demo", rest)),
+        Some("bench") => bench::run(&parse("bench", rest)),
+        Some("listwatch") => tier::run(&parse("listwatch", rest)),
         Some("gateway") => gateway::run(rest),
-        Some("kubeconfig") => {
-            kubeconfig::run(&parse(Command::new("meerkat kubeconfig").about(KUBECONFIG), rest))
-        }
-        Some("migrate") => migrate::run(&parse(Command::new("meerkat migrate").about(MIGRATE), rest)),
+        Some("kubeconfig") => kubeconfig::run(&parse("kubeconfig", rest)),
+        Some("migrate") => migrate::run(&parse("migrate", rest)),
         Some("help") => {
             let topic = command_line::named(&tree(), rest, |path| may_shorten(&called, path))
                 .map_err(|unknown| Failure::error(unknown.text(&called)))?;
-            leave(help_of(tree(), &called, &topic.path))
+            match topic.path.first() {
+                // They read their lines by themselves, and tell what they read.
+                Some(name) if own_command(name).is_some() => {
+                    // A flag here would take `--help` for its value, and the command would run.
+                    let is_word = |word: &OsString| !word.as_encoded_bytes().starts_with(b"-");
+                    let words = topic.path.iter().map(OsString::from);
+                    let words = words.chain(topic.rest.into_iter().take_while(is_word));
+                    let line = std::iter::once(OsString::from(called)).chain(words);
+                    run(line.chain([OsString::from("--help")]).collect())
+                }
+                _ => leave(help_of(tree(), &called, &topic.path)),
+            }
         }
         _ => {
             let bare_separator = rest.last().is_some_and(|last| last == "--");
-            command::run(operator(tree(), &called, &named), bare_separator, &called, tree)
+            let shown = if is_tool(&called) { operator_tree } else { tree_with_flags };
+            command::run(operator(tree(), &called, &named), bare_separator, &called, shown)
         }
     }
 }
-
-const SERVE: &str = "Run one member of a cluster, with etcd's flags";
-const DEV: &str = "Run a throw-away cluster on this machine";
-const DEMO: &str = "Break a throw-away cluster on screen and see that nothing is lost";
-const BENCH: &str = "Load any etcd v3 cluster and measure it";
-const LISTWATCH: &str = "Serve the list-watch API in front of a cluster, of Meerkat or of etcd";
-const MIGRATE: &str = "Carry a live etcd over to Meerkat while it is written to";
-const GATEWAY: &str = "Pass connections on to whichever members of a cluster are there";
-const KUBECONFIG: &str = "Write the file with which kubectl finds a list-watch door";
 
 /// The name of the file that was started, which may be a link.
 fn called(args: &[OsString]) -> String {
@@ -121,24 +122,68 @@ fn may_shorten(called: &str, path: &[&str]) -> bool {
     }
 }
 
-fn parse<T: Args>(command: Command, args: Vec<OsString>) -> T {
-    let name = OsString::from(command.get_name());
-    let matches = T::augment_args(command).get_matches_from(std::iter::once(name).chain(args));
+/// What the line of one of our own commands says.
+fn parse<T: Args>(name: &str, args: Vec<OsString>) -> T {
+    let command = own_command(name).expect("callers name commands of the list");
+    let line = std::iter::once(OsString::from(format!("meerkat {name}"))).chain(args);
+    let matches = command.get_matches_from(line);
     T::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// Every command there is.
+/// The commands beside the operator's, with their flags. None of them has the operator's.
+fn own_commands() -> [Command; 8] {
+    [
+        serve::command(),
+        own::<dev::DevArgs>("dev", "Run a throw-away cluster on this machine"),
+        own::<demo::DemoArgs>("demo", "Break a throw-away cluster on screen and see that nothing is lost"),
+        own::<bench::BenchArgs>("bench", "Load any etcd v3 cluster and measure it"),
+        own::<tier::TierArgs>(
+            "listwatch",
+            "Serve the list-watch API in front of a cluster, of Meerkat or of etcd",
+        ),
+        gateway::command(),
+        own::<kubeconfig::KubeconfigArgs>(
+            "kubeconfig",
+            "Write the file with which kubectl finds a list-watch door",
+        ),
+        own::<migrate::MigrateArgs>("migrate", "Carry a live etcd over to Meerkat while it is written to"),
+    ]
+}
+
+fn own<T: Args>(name: &'static str, about: &'static str) -> Command {
+    T::augment_args(Command::new(name).about(about))
+}
+
+fn own_command(name: &str) -> Option<Command> {
+    own_commands().into_iter().find(|command| command.get_name() == name)
+}
+
+/// Every command there is, as a line names it. Those of [`own_commands`] read what follows by themselves, so
+/// that they are names here.
 fn tree() -> Command {
-    operator_tree().subcommands([
-        Command::new("serve").about(SERVE),
-        Command::new("dev").about(DEV),
-        Command::new("demo").about(DEMO),
-        Command::new("bench").about(BENCH),
-        Command::new("listwatch").about(LISTWATCH),
-        Command::new("gateway").about(GATEWAY),
-        Command::new("kubeconfig").about(KUBECONFIG),
-        Command::new("migrate").about(MIGRATE),
-    ])
+    let names = own_commands().map(|own| {
+        let about = own.get_about().cloned().unwrap_or_default();
+        Command::new(own.get_name().to_owned()).about(about)
+    });
+    operator_tree().subcommands(names)
+}
+
+/// Every command with every flag that it takes, for shells to complete.
+fn tree_with_flags() -> Command {
+    spread(operator_tree(), &[]).subcommands(own_commands())
+}
+
+/// Gives each command the flags that it has from those around it, and takes from them that all below have them.
+fn spread(command: Command, inherited: &[Arg]) -> Command {
+    let is_new = |arg: &&Arg| command.get_arguments().all(|own| own.get_id() != arg.get_id());
+    let added: Vec<Arg> = inherited.iter().filter(is_new).cloned().collect();
+    let shared = command.get_arguments().filter(|arg| arg.is_global_set());
+    let below: Vec<Arg> =
+        shared.map(|arg| arg.clone().global(false)).chain(inherited.iter().cloned()).collect();
+    command
+        .mut_args(|arg| arg.global(false))
+        .args(added)
+        .mut_subcommands(|subcommand| spread(subcommand, &below))
 }
 
 /// The operator's commands, as their line is read.
@@ -240,13 +285,35 @@ mod tests {
     #[test]
     fn every_command_line_is_well_formed() {
         tree().debug_assert();
-        serve::command().debug_assert();
-        gateway::command().debug_assert();
-        dev::DevArgs::augment_args(Command::new("dev")).debug_assert();
-        demo::DemoArgs::augment_args(Command::new("demo")).debug_assert();
-        bench::BenchArgs::augment_args(Command::new("bench")).debug_assert();
-        tier::TierArgs::augment_args(Command::new("listwatch")).debug_assert();
-        kubeconfig::KubeconfigArgs::augment_args(Command::new("kubeconfig")).debug_assert();
-        migrate::MigrateArgs::augment_args(Command::new("migrate")).debug_assert();
+        tree_with_flags().debug_assert();
+        own_commands().into_iter().for_each(Command::debug_assert);
+    }
+
+    #[test]
+    fn completions_know_flags_of_each_command_and_no_others() {
+        let mut tree = tree_with_flags();
+        tree.build();
+        let flags = |path: &str| {
+            let command = path.split(' ').fold(&tree, |command, name| {
+                command.find_subcommand(name).unwrap_or_else(|| panic!("no {path}"))
+            });
+            let longs = command.get_arguments().filter_map(Arg::get_long);
+            longs.map(str::to_owned).collect::<Vec<String>>()
+        };
+        for (path, flag, known) in [
+            ("serve", "listen-client-urls", true),
+            ("serve", "command-timeout", false),
+            ("dev", "nodes", true),
+            ("dev", "endpoints", false),
+            ("bench", "clients", true),
+            ("demo failover", "faults", true),
+            ("gateway start", "listen-addr", true),
+            ("gateway start", "hex", false),
+            ("get", "command-timeout", true),
+            ("member list", "endpoints", true),
+            ("endpoint health", "cluster", true),
+        ] {
+            assert_eq!(flags(path).contains(&flag.to_owned()), known, "{path} --{flag}");
+        }
     }
 }

@@ -55,20 +55,25 @@ pub struct GatewayArgs {
 pub fn command() -> Command {
     let start = GatewayArgs::augment_args(Command::new("start").about("Start the gateway"));
     let gateway = Command::new("gateway")
-        .about(crate::GATEWAY)
+        .about("Pass connections on to whichever members of a cluster are there")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommand(start);
-    Command::new("etcd").subcommand(crate::as_pflag_reads(gateway))
+    crate::as_pflag_reads(gateway)
+}
+
+/// As etcd has it.
+fn tree() -> Command {
+    Command::new("etcd").subcommand(command())
 }
 
 /// By what follows the word `gateway` on the command line.
 pub fn run(args: Vec<OsString>) -> Result<(), Failure> {
     let line = std::iter::once(OsString::from("gateway")).chain(args).collect();
-    let named = command_line::named(&command(), line, |_| false)
+    let named = command_line::named(&tree(), line, |_| false)
         .map_err(|unknown| Failure::error(unknown.text("etcd")))?;
     // As in etcd, 1 after flags that it does not know.
-    let matches = crate::matches_of(command(), "etcd", &named);
+    let matches = crate::matches_of(tree(), "etcd", &named);
     let gateway = matches.subcommand_matches("gateway").expect("the first word names it");
     let start = gateway.subcommand_matches("start").expect("the parser asks for it");
     start_with(&GatewayArgs::from_arg_matches(start).unwrap_or_else(|error| crate::leave(error)))

@@ -339,11 +339,43 @@ fn completions_are_scripts_that_shells_take() {
             assert!(script.contains(word), "{word} for {shell}");
         }
         if shell == "bash" {
-            let program = format!(
-                "{script}\nCOMP_WORDS=(meerkat role gr); COMP_CWORD=2; _meerkat meerkat gr role; echo ${{COMPREPLY[@]}}"
-            );
-            let taken = run(Command::new("bash").args(["--norc", "-s"]), program.as_bytes());
-            assert_eq!(stdout(&taken).trim(), "grant-permission", "{}", stderr(&taken));
+            for (group, begun, completed) in [
+                ("role", "gr", "grant-permission"),
+                ("serve", "--listen-cl", "--listen-client-urls --listen-client-http-urls"),
+                ("serve", "--command-t", ""),
+                ("get", "--command-t", "--command-timeout"),
+            ] {
+                let program = format!(
+                    "{script}\nCOMP_WORDS=(meerkat {group} {begun}); COMP_CWORD=2; \
+                     _meerkat meerkat {begun} {group}; echo ${{COMPREPLY[@]}}"
+                );
+                let taken = run(Command::new("bash").args(["--norc", "-s"]), program.as_bytes());
+                assert_eq!(stdout(&taken).trim(), completed, "{}", stderr(&taken));
+            }
         }
     }
+}
+
+#[test]
+fn help_about_a_command_is_the_help_of_the_command() {
+    for (words, flag) in [
+        (&["serve"][..], "--listen-client-urls"),
+        (&["dev"], "--nodes"),
+        (&["demo", "failover"], "--faults"),
+        (&["bench"], "--clients"),
+        (&["listwatch"], "--endpoints"),
+        (&["gateway", "start"], "--listen-addr"),
+        (&["kubeconfig"], "--help"),
+        (&["migrate"], "--from"),
+        (&["member", "list"], "--command-timeout"),
+    ] {
+        let about = stdout(&run(meerkat().arg("help").args(words), b""));
+        let of = stdout(&run(meerkat().args(words).arg("--help"), b""));
+        assert_eq!(about, of, "{words:?}");
+        assert!(about.contains(flag), "{words:?}: {about}");
+    }
+    let serve = stdout(&run(meerkat().args(["help", "serve"]), b""));
+    // A flag in the question does not start a member.
+    assert_eq!(stdout(&run(meerkat().args(["help", "serve", "--name"]), b"")), serve);
+    assert!(!serve.contains("--command-timeout"), "{serve}");
 }
