@@ -9,8 +9,8 @@ use std::path::Path;
 use crate::source::{self, Source};
 
 const STAMP: &str = "chaos/controls.txt";
-/// The harness itself, and what gives it ports.
-const HARNESS: [&str; 2] = ["chaos/src", "crates/ports/src"];
+/// The harness itself, its scenarios, what it preloads into members, and what gives it ports.
+const HARNESS: [&str; 4] = ["chaos/interpose", "chaos/scenarios", "chaos/src", "crates/ports/src"];
 /// How the name of every control ends.
 const SUFFIX: &str = "_is_sound";
 
